@@ -191,7 +191,7 @@ describe('E20', () => {
     const service = createService({ baseUrl: await simulator.listen(), apiKey, paid: false });
     try {
       const type = createConsole(simulator, key);
-      expect(await type('help')).toContain('key revoke|restrict');
+      expect(await type('help')).toContain('key new|revoke|restrict');
       expect(await type('key restrict')).toContain('after the limit');
       const [first] = simulator.history.numbers;
       const [anchor] = simulator.happen(1, 'MessageReceived', { sessionId: first ?? null });

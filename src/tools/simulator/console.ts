@@ -32,7 +32,7 @@ const COMMANDS: Record<string, Command> = {
   enable: { usage: 'enable', does: 'resumes deliveries, for new events', run: enable },
   log: { usage: 'log', does: 'the last deliveries', run: log },
   key: {
-    usage: 'key revoke|restrict|limit|scopes',
+    usage: 'key new|revoke|restrict|limit|scopes|creates',
     does: 'changes the API key; key alone shows how',
     run: changeKey,
   },
@@ -50,18 +50,24 @@ const COMMANDS: Record<string, Command> = {
 
 /** Returns a function that answers one typed line. Wrong input is answered with a message, and does not throw. */
 export function createConsole(service: SimulatedService, key: Key): (line: string) => Promise<string> {
+  const rehearsal = { service, key };
   return async (line) => {
     const [name = '', ...words] = line.trim().split(/\s+/);
     if (!name) return '';
     try {
       if (!Object.hasOwn(COMMANDS, name)) throw new Wrong('unknown command: type help for a list');
-      return (await COMMANDS[name]?.run({ service, key }, ...words)) ?? '';
+      return (await COMMANDS[name]?.run(rehearsal, ...words)) ?? '';
     } catch (error) {
-      if (error instanceof Refusal) return `refused: ${error.status} ${error.reason ?? error.code}: ${error.message}`;
+      if (error instanceof Refusal) return refused(error);
       if (error instanceof Wrong) return error.message;
       throw error;
     }
   };
+}
+
+function refused({ status, reason, code, message }: Refusal): string {
+  const name = reason ?? code;
+  return `refused: ${status} ${name}${message === name ? '' : `: ${message}`}`;
 }
 
 /** An input error. The message says what to type instead. */
@@ -77,8 +83,9 @@ async function register({ service, key }: Rehearsal, url = ''): Promise<string> 
   ].join('\n');
 }
 
-/** The webhook that was registered last. */
-function current({ service }: Rehearsal): Webhook {
+/** The webhook that was registered last. Throws Refusal 401 if its key was revoked. */
+function current({ service, key }: Rehearsal): Webhook {
+  service.keys.require(key, key.attributes.scopes);
   const webhook = service.webhooks.all().at(-1);
   if (!webhook) throw new Wrong('no webhook is registered: register <url>');
   return webhook;
@@ -135,14 +142,24 @@ function logOf(webhook: Webhook): string {
   return [`${webhook.url} is ${webhook.state()}; the last deliveries, newest first:`, ...lines].join('\n');
 }
 
-function changeKey({ service, key }: Rehearsal, what?: string, ...how: string[]): string {
+function changeKey(rehearsal: Rehearsal, what?: string, ...how: string[]): string {
+  const { service, key } = rehearsal;
   const { history, keys, replay } = service;
   const [number] = history.numbers;
   const [one] = how;
   const off = one === 'off';
   if (what === 'revoke') {
     keys.revoke(key);
-    return 'revoked for good: calls get 401, streams end, deliveries stop. Restart the simulator for a new key.';
+    return 'revoked for good: calls get 401, streams end, deliveries stop. For another: key new';
+  }
+  if (what === 'new') {
+    const made = keys.create(key.attributes);
+    rehearsal.key = made.key;
+    return `  API_KEY=${made.secret}\n  Shown once. Webhooks belong to the key that registered them: register <url>`;
+  }
+  if (what === 'creates' && one !== undefined) {
+    keys.edit(key, { creates: Number(one) });
+    return `the key may create ${one} numbers, if it has the scope sessions:manage`;
   }
   if (what === 'scopes' && one !== undefined) {
     keys.edit(key, { scopes: how });
@@ -155,7 +172,9 @@ function changeKey({ service, key }: Rehearsal, what?: string, ...how: string[])
       : `${one} calls a minute on all routes, then 429 API_KEY_RATE_LIMITED`;
   }
   if (what !== 'restrict' || !number || (one !== undefined && !off))
-    throw new Wrong('key revoke, key restrict [off], key limit <calls a minute>|off, key scopes <scope> <scope> …');
+    throw new Wrong(
+      'key new, key revoke, key creates <n>, key restrict [off], key limit <calls a minute>|off, key scopes <scope> <scope> …',
+    );
   keys.edit(key, { numbers: off ? undefined : [number] });
   replay.filterAfterLimit = !off;
   return off

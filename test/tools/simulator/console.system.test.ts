@@ -68,7 +68,14 @@ test('a rehearsal: register, ping, send, rotate, disable, enable, expire, revoke
   await say('fault 404 DEVICE_UNAVAILABLE', /the next call gets the fault 404 DEVICE_UNAVAILABLE/);
   await say('fault F33 unsent', /the next call gets the fault F33 unsent/);
   await say('expire', /reset_required/);
+  await say('key creates 2', /refused: 400 API_KEY_CREATION_SCOPE_REQUIRED\n/);
+  await say('key scopes events:read sessions:manage', /sessions:manage/);
+  await say('key creates 2', /may create 2 numbers/);
   await say('key revoke', /401/);
+  for (const command of ['ping', 'enable', 'rotate']) await say(command, /refused: 401 API_AUTH_REVOKED/);
+  await say('key new', /API_KEY=svc_test_\w+/);
+  await say(`register ${url}`, /WEBHOOK_SECRET=whsec_\w+/);
+  await say('ping', /ping, attempt 1: 204/);
   await say('nonsense', /type help/);
   child.kill('SIGTERM');
   expect(await ended).toEqual([0, null]);
