@@ -53,8 +53,6 @@ export function createReceiveServer(app: Koa): Server {
     closeAfterAnswer(req, res);
     res.writeHead(417).end();
   });
-  // A sender that reads no answers loses its connection. Deliveries wait for their commit for at most 8 s.
-  server.timeout = 15_000;
   server.maxHeadersCount = MOST_HEADERS;
   return server;
 }
