@@ -137,7 +137,7 @@ describe('only some folders', () => {
 
   test('create HTTP servers: receive, ops, and tools', () => {
     const allowed = (file: string) =>
-      /^(receive|ops|tools\/(simulator|demo))\//.test(file) || file === 'tools/sandbox.ts';
+      /^(receive|ops|tools\/(simulator|demo|dev\/page))\//.test(file) || file === 'tools/sandbox.ts';
     expect(importersOf(/from '(koa|@koa\/router|koa-body)'|createServer/).filter((file) => !allowed(file))).toEqual([]);
   });
 

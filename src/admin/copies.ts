@@ -43,12 +43,10 @@ export function copiesOf(event: ShownEvent, body: Uint8Array): Copies {
     const tooLarge = `${received}; npx kit events --q ${event.key} --ndjson --bodies writes it`;
     return { text: tooLarge, curl: tooLarge, fixture: tooLarge };
   }
-  const { key: _, id, cursor, type, sessionId, origin } = event;
+  const { id, cursor, type, sessionId, origin } = event;
   const createdAt = iso(event.createdAt);
   const data = dataOfBody(origin, type, body);
-  const envelope = { id: id ?? `copy-of-${cursor}`, type, created_at: createdAt, cursor, session_id: sessionId };
-  const held = type === 'webhook.ping' ? data : { [type]: data };
-  const sent = origin === 'webhook' ? received : JSON.stringify({ ...envelope, webhook_id: 'copy', data: held });
+  const sent = origin === 'webhook' ? received : deliveryOf(event, data);
   const overrides = { ...(id ? { id } : {}), cursor, sessionId, ...(createdAt ? { createdAt } : {}), data };
   return {
     text: pretty(received),
@@ -61,6 +59,16 @@ curl -sS -X POST "\${URL:-http://localhost:3000/webhooks}" -H 'Content-Type: app
   -H "\${prefix}${DELIVERY.timestamp}: $at" -H "\${prefix}${DELIVERY.signature}: v1=$signature" --data-binary "$body"`,
     fixture: `fixture(${JSON.stringify(type)}, ${JSON.stringify(overrides, null, 2)})`,
   };
+}
+
+/** The body of a delivery of this event, with these data (contract 6.3). */
+export function deliveryOf(
+  event: { id: string | null; cursor: string | null; type: string; sessionId: string | null; createdAt: number | null },
+  data: object,
+): string {
+  const { id, cursor, type, sessionId, createdAt } = event;
+  const envelope = { id: id ?? `copy-of-${cursor}`, type, created_at: iso(createdAt), cursor, session_id: sessionId };
+  return JSON.stringify({ ...envelope, webhook_id: 'copy', data: type === 'webhook.ping' ? data : { [type]: data } });
 }
 
 /** Indents JSON. If parsing might change a number in it, the text stays as it was received. */

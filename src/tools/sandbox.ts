@@ -84,9 +84,14 @@ export async function createSandbox(
   };
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
+/** This port of 127.0.0.1 if it is free, otherwise another one. */
+export async function freePort(wanted = 0): Promise<number> {
+  const server = createServer().listen(wanted, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+  } catch {
+    return freePort();
+  }
   const address = server.address();
   server.close();
   await once(server, 'close');

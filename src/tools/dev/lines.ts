@@ -23,7 +23,7 @@ const INDENT = ' '.repeat(11);
 const WARN = 40;
 const COMMON = new Set(['level', 'time', 'process', 'handler', 'key', 'msg']);
 
-export const HEAD = row('time', 'type', 'lane', 'handler', 'verdict', 'ms');
+export const HEAD = row('time', 'key', 'type', 'lane', 'handler', 'verdict', 'ms');
 
 /** The lines to print for one line of the kit's output: none, one or several. */
 export function readable(line: string, { live, colour, folder }: LineOptions): string[] {
@@ -47,11 +47,12 @@ export function readable(line: string, { live, colour, folder }: LineOptions): s
   return Number(level) >= WARN ? [`${paint('yellow', 'the kit')}    ${text()}`] : [];
 
   function attempt(outcome: string): string[] {
-    const { time, type, lane, handler, ms, late, origin, error, why, at } = told ?? {};
+    const { time, key, type, lane, handler, ms, late, origin, error, why, at } = told ?? {};
     const marks = [late === true && 'late', origin === 'replay' && 'recovered'].filter(Boolean).join(' ');
     const lanes = typeof lane === 'number' ? `#${lane}` : '-';
     const cells = row(
       `${clean(time).slice(11, 19)}Z`,
+      clean(key),
       clean(type),
       lanes,
       clean(handler ?? '-'),
@@ -76,8 +77,8 @@ export function readable(line: string, { live, colour, folder }: LineOptions): s
   }
 }
 
-function row(...[time = '', type = '', lane = '', handler = '', verdict = '', ms = '']: string[]): string {
-  return `${time.padEnd(9)}  ${type.padEnd(20)}  ${lane.padEnd(5)}  ${handler.padEnd(14)}  ${verdict.padEnd(9)}  ${ms.padStart(5)}`;
+function row(...[time = '', key = '', type = '', lane = '', handler = '', verdict = '', ms = '']: string[]): string {
+  return `${time.padEnd(9)}  ${key.padEnd(19)}  ${type.padEnd(20)}  ${lane.padEnd(5)}  ${handler.padEnd(14)}  ${verdict.padEnd(9)}  ${ms.padStart(5)}`;
 }
 
 /** Puts untrusted text on one line, without characters that control a terminal. */
@@ -89,7 +90,8 @@ export function clean(value: unknown): string {
     .slice(0, 500);
 }
 
-function parse(line: string): Record<string, unknown> | undefined {
+/** The fields of a line of the kit's log. Undefined: something else printed the line. */
+export function parse(line: string): Record<string, unknown> | undefined {
   try {
     const told: unknown = JSON.parse(line);
     return typeof told === 'object' && told !== null && 'process' in told ? { ...told } : undefined;

@@ -1,155 +1,183 @@
-// `npm run dev`: a real kit on a temporary store, a source of events, and a readable line for each attempt. A saved
-// handler is loaded within a second. A file that cannot be loaded is reported, and the other handlers keep running.
+// `npm run dev`: a real kit on a store of its own, a source of events, a page, and a readable line for each attempt. A
+// saved handler is loaded within a second. A file that cannot be loaded is reported, and the other handlers keep running.
 import '../../base/node/checked.js';
-import { readdirSync, watch } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { spawn } from 'node:child_process';
+import { existsSync, rmSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
-import { ConfigError, loadConfig, readEnv, VARIABLES, type Config } from '../../config.ts';
+import { systemClock as clock } from '../../base/clock.ts';
 import { EXIT } from '../../base/errors.ts';
+import { eventTypes } from '../../events.ts';
+import { open } from '../../store/open.ts';
+import type { Store } from '../../store/store.ts';
 import { DEFAULT_PREFIX } from '../../wire/headers.ts';
-import { createSandbox, type MainProcess } from '../sandbox.ts';
-import { createSimulated } from './simulated.ts';
-import { HEAD, readable } from './lines.ts';
+import { createSandbox, freePort, type MainProcess } from '../sandbox.ts';
+import { HEAD, parse, readable } from './lines.ts';
 import { createLive } from './live.ts';
+import { kitEnv, readArgs, readConfig, SECRET } from './options.ts';
+import { createActions } from './page/actions.ts';
+import { SESSION, type Shown } from './page/context.ts';
+import { createRecord } from './page/record.ts';
+import { createDevPage } from './page/server.ts';
+import { createEventTypes } from './page/types.ts';
+import { createSimulated } from './simulated.ts';
+import { watchFiles } from './watch.ts';
 
-const SECRET = 'whsec_of_npm_run_dev_and_nothing_else';
-const INSPECT_PORT = '9229';
-/** A reload waits until no file was saved for this many milliseconds, because editors save a file in several steps. */
-const SETTLE_MS = 50;
+/** The same ports each time, so that bookmarks and copied commands stay right. */
+const PORTS = { page: 3010, webhook: 3011, ops: 3012 };
 const END_MS = 1_000;
+/** How long the store may be locked while the page reads. */
+const BUSY_MS = 2_000;
+const EVENTS = fileURLToPath(new URL('../../events.ts', import.meta.url));
+const folder = process.cwd();
 
-const { inspect, live } = readArgs();
-const config = readConfig();
+const { inspect, live, opens, ...given } = readArgs();
+const config = readConfig(live);
 const ended = new AbortController();
-const source = live ? createLive(config, print, ended.signal) : await createSimulated();
-const kit = await createSandbox('dev', kitEnv(), inspect === undefined ? [] : [`--inspect=${inspect}`]);
+const storeFile = resolve(given.store);
+const storeUrl = `sqlite:${storeFile}`;
+let store: Store | undefined;
+const isNew = !existsSync(storeFile);
+if (!isNew) openStore();
+const newest = store ? (await store.read.status(store.now())).newestCursor : null;
+const source = live
+  ? createLive({ config, newest, say: notice, signal: ended.signal })
+  : await createSimulated({ ...given, store });
+const ports = {
+  PORT: process.env['PORT'] ?? String(await freePort(PORTS.webhook)),
+  OPS_PORT: process.env['OPS_PORT'] ?? String(await freePort(PORTS.ops)),
+};
+const env = kitEnv(config, { ...ports, DATABASE_URL: storeUrl, ...source.env });
+const kit = await createSandbox('dev', env, inspect === undefined ? [] : [`--inspect=${inspect}`]);
+const endpoint = { url: kit.url, secret: SECRET };
+const types = createEventTypes(EVENTS, eventTypes);
+const record = createRecord(folder);
+const shown: Shown = { kit: 'starting', handlers: [], faults: [], notice: '' };
+const actions = createActions({
+  ...{ source, endpoint, opsUrl: kit.opsUrl, handlersDir: config.handlersDir, shown, types, record },
+  store: () => store,
+  clear,
+  changed: () => page.changed(),
+});
+const page = await createDevPage(PORTS.page, actions);
 let main: MainProcess | undefined;
 let greeted = false;
-let up = false;
-let settling: NodeJS.Timeout | undefined;
+let clearing = false;
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(EXIT.done));
-watchFiles();
+watchFiles(config.handlersDir, EVENTS, saved);
+print(`page      ${page.url}`);
 startKit();
 
 function startKit(): void {
   const started = kit.start();
   let refusal = '';
   main = started;
-  createInterface({ input: started.stdout }).on('line', (line) => {
-    const { colour, folder } = { colour: process.stdout.isTTY, folder: process.cwd() };
-    for (const text of readable(line, { live, colour, folder })) print(text);
-    if (line.includes('"process":"receive"') && line.includes('"ready for deliveries"')) greet();
-  });
+  createInterface({ input: started.stdout }).on('line', take);
   createInterface({ input: started.stderr }).on('line', (line) => {
     refusal = `${refusal}${line}\n`.slice(-10_000);
     print(line);
   });
   started.once('close', (code) => {
     main = undefined;
-    up = false;
-    if (ended.signal.aborted) return;
+    shown.kit = 'down';
+    if (ended.signal.aborted || clearing) return;
     const fixable = greeted || code !== EXIT.configuration || refusal.includes(config.handlersDir);
     if (!fixable) void end(EXIT.configuration);
-    else print(`the kit has ended with ${code}: it starts again when you save a file`);
+    if (!fixable) return;
+    shown.faults = refusal.split('\n').filter(Boolean);
+    page.changed();
+    print(`the kit has ended with ${code}: it starts again when you save a file`);
   });
 }
 
+/** Takes a line of the kit's output. */
+function take(line: string): void {
+  for (const text of readable(line, { live, colour: process.stdout.isTTY, folder })) print(text);
+  const told = parse(line);
+  if (!told) return;
+  record.take(told);
+  const { process: role, handlers, faults, problems, msg } = told;
+  if (Array.isArray(faults ?? problems)) shown.faults = ((faults ?? problems) as unknown[]).map(String);
+  if (role === 'receive' && Array.isArray(handlers)) Object.assign(shown, { handlers, faults: [] });
+  if (role === 'receive' && msg === 'ready for deliveries') greet();
+  page.changed();
+}
+
 function greet(): void {
-  up = true;
+  shown.kit = 'up';
+  shown.faults = [];
+  openStore();
   if (greeted) return print('the kit has started again');
   greeted = true;
   print(`webhook   ${kit.url}
-ops       ${kit.opsUrl}/api/status
+store     ${kit.opsUrl}
 send      WEBHOOK_SECRET=${SECRET} WEBHOOK_HEADER_PREFIX=${DEFAULT_PREFIX} npx kit trigger MessageReceived --url ${kit.url}
 look      npx kit events
 handlers  ${config.handlersDir}: they run as soon as you save them. Ctrl-C ends it.
 ${HEAD}`);
-  void source.start({ url: kit.url, secret: SECRET, up: () => up });
+  void source.start({ ...endpoint, up: () => shown.kit === 'up' }).catch(() => {});
+  if (isNew) void sendSample();
+  if (opens && process.stdout.isTTY) openBrowser(page.url);
 }
 
-/** Watches folders instead of files, because many editors replace the file when they save it. */
-function watchFiles(): void {
-  const { handlersDir } = config;
-  const events = fileURLToPath(new URL('../../events.ts', import.meta.url));
-  watch(dirname(events), (_, name) => name === 'events.ts' && saved());
-  const inside = readdirSync(handlersDir, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
-  for (const folder of [handlersDir, ...inside.map((one) => join(one.parentPath, one.name))]) {
-    watch(folder, (_, name) => /^[^.].*\.[cm]?[jt]s$/.test(name ?? '') && saved());
-  }
+async function sendSample(): Promise<void> {
+  const [sample] = types.examples(SESSION, clock.now());
+  if (sample && !live) await actions.changes.send(sample).catch((error: unknown) => notice(String(error)));
 }
 
 function saved(): void {
-  clearTimeout(settling);
-  settling = setTimeout(() => {
-    if (up) main?.kill('SIGHUP');
-    // A starting kit accepts no SIGHUP yet, and may have read the old file. So it gets the SIGHUP later.
-    else if (main) saved();
-    else startKit();
-  }, SETTLE_MS);
+  void types.reload().then(() => page.changed());
+  if (shown.kit === 'up') main?.kill('SIGHUP');
+  // A starting kit accepts no SIGHUP yet, and may have read the old file. So it gets the SIGHUP later.
+  else if (main) setTimeout(saved, 50);
+  else startKit();
 }
 
-/**
- * The environment of the kit. Handlers keep their own variables, as `npm start` would read them. The kit's variables
- * are replaced, so that the real store stays untouched.
- */
-function kitEnv(): Record<string, string | undefined> {
-  const handlersOwn = Object.entries(readEnv()).filter(([name]) => !VARIABLES.includes(name));
-  return {
-    ...Object.fromEntries(handlersOwn),
-    WEBHOOK_SECRET: SECRET,
-    HANDLERS_DIR: config.handlersDir,
-    PORT: process.env['PORT'],
-    OPS_PORT: process.env['OPS_PORT'],
-    LOG_LEVEL: 'debug',
-    PAID_OPERATIONS: 'refuse',
-    ...source.env,
-  };
+function openStore(): void {
+  store ??= open(storeUrl, { busyMs: BUSY_MS });
 }
 
-function readConfig(): Config {
-  try {
-    const found = loadConfig(readEnv(), {
-      only: live ? ['HANDLERS_DIR', 'API_BASE_URL', 'API_KEY'] : ['HANDLERS_DIR'],
-    });
-    readdirSync(found.handlersDir);
-    if (live && !found.API_KEY)
-      throw new ConfigError(['API_BASE_URL and API_KEY are required with --live: set them in .env']);
-    return found;
-  } catch (error) {
-    const remedy = 'HANDLERS_DIR cannot be read: create the folder, or name another';
-    return refuse(error instanceof ConfigError ? error.message : remedy, EXIT.configuration);
-  }
+async function clear(): Promise<void> {
+  clearing = true;
+  shown.kit = 'starting';
+  await kit.stop(END_MS);
+  store?.close();
+  store = undefined;
+  record.clear();
+  for (const suffix of ['', '-wal', '-shm', '-id']) rmSync(`${storeFile}${suffix}`, { force: true });
+  clearing = false;
+  startKit();
 }
 
-function readArgs(): { inspect: string | undefined; live: boolean } {
-  const args = process.argv.slice(2).map((arg) => (arg === '--inspect' ? `--inspect=${INSPECT_PORT}` : arg));
-  try {
-    const { values } = parseArgs({ args, options: { inspect: { type: 'string' }, live: { type: 'boolean' } } });
-    const { inspect: port, live: real = false } = values;
-    if (port === undefined || /^[1-9]\d{0,4}$/.test(port)) return { inspect: port, live: real };
-  } catch {
-    // Falls through to the refusal below.
-  }
-  return refuse('usage: npm run dev -- [--inspect[=port]] [--live]', EXIT.usage);
+function openBrowser(url: string): void {
+  const { platform, env: own } = process;
+  const shows = platform === 'darwin' || platform === 'win32' || own['DISPLAY'] || own['WAYLAND_DISPLAY'];
+  const command = platform === 'darwin' ? 'open' : platform === 'win32' ? 'explorer' : 'xdg-open';
+  if (shows && own['BROWSER'] !== 'none')
+    spawn(command, [url], { stdio: 'ignore', detached: true })
+      .on('error', () => {})
+      .unref();
+}
+
+function notice(text: string): void {
+  shown.notice = text;
+  page.changed();
+  print(text);
 }
 
 /** Adds the store and the port to each printed `npx kit`, so that a copied command finds this kit, not the real one. */
 function print(text: string): void {
-  const here = () => `DATABASE_URL=${kit.storeUrl} PORT=${new URL(kit.url).port} npx kit`;
+  const named = /\s/.test(storeUrl) ? `'${storeUrl}'` : storeUrl;
+  const here = () => `DATABASE_URL=${named} PORT=${ports.PORT} npx kit`;
   process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);
-}
-
-function refuse(message: string, code: number): never {
-  process.stderr.write(`${message}\n`);
-  process.exit(code);
 }
 
 async function end(code: number): Promise<void> {
   if (ended.signal.aborted) return;
   ended.abort();
   await kit.stop(END_MS);
+  store?.close();
   process.exit(code);
 }

@@ -23,6 +23,10 @@ export interface HistoryOptions {
   /** How many phone numbers the account has, and how many people write to each number. */
   sessions?: number;
   conversations?: number;
+  /** The account's numbers. Default: drawn from the seed. */
+  numbers?: string[];
+  /** What happened before, in cursor order. Each has a cursor. */
+  past?: SimulatedEvent[];
   clock?: Clock;
 }
 
@@ -79,10 +83,10 @@ const WIDEST_STEP = 5;
 export function createHistory(options: HistoryOptions): History {
   const { seed, firstCursor = FIRST_CURSOR, sessions = 2, conversations = 3, clock = systemClock } = options;
   const random = createRandom(seed);
-  const numbers = Array.from({ length: sessions }, () => random.uuid());
-  const events: SimulatedEvent[] = [];
-  const positions = new Map<string, number>();
-  let cursor = firstCursor;
+  const numbers = options.numbers ?? Array.from({ length: sessions }, () => random.uuid());
+  const events: SimulatedEvent[] = [...(options.past ?? [])];
+  const positions = new Map(events.map((event, n) => [event.cursor ?? '', n]));
+  let cursor = BigInt(events.at(-1)?.cursor ?? firstCursor - 1n) + 1n;
   let oldest = 0;
   let bare: SimulatedEvent['bare'] = 'off';
 
@@ -90,7 +94,7 @@ export function createHistory(options: HistoryOptions): History {
     const ping = type === 'webhook.ping';
     const now = clock.now();
     const accountWide = ping || EVENT_TYPES[type] === 'account';
-    const sessionId = accountWide ? null : (numbers[random.below(sessions)] ?? null);
+    const sessionId = accountWide ? null : (numbers[random.below(numbers.length)] ?? null);
     const made: SimulatedEvent = {
       id: random.uuid(),
       cursor: null,

@@ -23,7 +23,7 @@ const read = (line: object, options = plain): string[] => readable(JSON.stringif
 test('an attempt is one line, aligned below the head', () => {
   const [line = '', ...more] = read(handled);
   expect(more).toEqual([]);
-  expect(line).toMatch(/^03:04:05Z +MessageReceived +#3 +greet +done +12$/);
+  expect(line).toMatch(/^03:04:05Z +c:17 +MessageReceived +#3 +greet +done +12$/);
   for (const [title, cell] of [
     ['type', 'Mess'],
     ['lane', '#3'],

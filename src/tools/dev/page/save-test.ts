@@ -1,0 +1,85 @@
+// Writes a test of one handler on one stored event, and runs it.
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, dirname, extname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
+
+const ROOT = fileURLToPath(new URL('../../../../', import.meta.url));
+const TESTS = join(ROOT, 'test', 'handlers');
+const OUTPUT = 20_000;
+
+export interface SavedTest {
+  /** Relative to the repository. */
+  file: string;
+  passed: boolean;
+  output: string;
+}
+
+export interface TestOf {
+  handler: string;
+  handlersDir: string;
+  key: string;
+  type: string;
+  /** The source text of the fixture, see admin/copies.ts. */
+  fixture: string;
+  /** How the task ended. A failed one should end as done. */
+  state: string;
+}
+
+/** Throws an Error whose message is for people. */
+export async function saveTest({ handler, handlersDir, key, type, fixture, state }: TestOf): Promise<SavedTest> {
+  const source = fileOf(handler, handlersDir);
+  if (!source) throw new Error(`no file in ${handlersDir} is the handler ${handler}: is it still there?`);
+  const end = state === 'skipped' ? 'skipped' : 'done';
+  const file = join(TESTS, `${handler}-${key.replaceAll(/[^\w]+/g, '').slice(0, 60)}.test.ts`);
+  const from = relative(dirname(file), source).replaceAll('\\', '/');
+  if (!existsSync(file)) {
+    mkdirSync(TESTS, { recursive: true });
+    writeFileSync(file, textOf({ from, handler, type, key, fixture, end }));
+    // The same format as the rest of the repository. Without the formatter, the test works as well.
+    spawnSync(join(ROOT, 'node_modules', '.bin', 'oxfmt'), [file], { cwd: ROOT });
+  }
+  return { file: relative(ROOT, file), ...(await run(file)) };
+}
+
+function textOf(of: {
+  from: string;
+  handler: string;
+  type: string;
+  key: string;
+  fixture: string;
+  end: string;
+}): string {
+  return `import { expect, test } from 'vitest';
+import { deliver, fixture } from '#kit/testing';
+import handler from '${of.from}';
+
+const event = ${of.fixture};
+
+test(${JSON.stringify(`${of.handler}: ${of.type} ${of.key} ends as ${of.end}`)}, async () => {
+  const { tasks } = await deliver(handler, event, { name: ${JSON.stringify(of.handler)} });
+  expect(tasks).toMatchObject([{ state: '${of.end}' }]);
+});
+`;
+}
+
+/** The file whose name, or whose field \`name\`, is the handler's. */
+function fileOf(handler: string, folder: string): string | undefined {
+  const files = readdirSync(folder).filter((name) => /^[^_.].*\.(ts|mts|js|mjs)$/.test(name));
+  const named = files.find((name) => basename(name, extname(name)) === handler);
+  const naming = new RegExp(`\\bname:\\s*['"\`]${handler.replaceAll('.', '\\.')}['"\`]`);
+  const found = files.find((name) => naming.test(readFileSync(join(folder, name), 'utf8'))) ?? named;
+  return found && join(folder, found);
+}
+
+async function run(file: string): Promise<{ passed: boolean; output: string }> {
+  const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
+  const args = ['--no-warnings', vitest, 'run', '--project', 'handlers', file];
+  const child = spawn(process.execPath, args, { cwd: ROOT, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '' } });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => (output = `${output}${chunk.toString()}`.slice(-OUTPUT)));
+  const code = await new Promise((resolve) => child.once('close', resolve));
+  return { passed: code === 0, output: stripVTControlCharacters(output).trim() };
+}
