@@ -1,5 +1,5 @@
 // The page of `npm run dev` in a real browser: see an event, send, edit, resend, fix, run again, save as test.
-import { readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -137,6 +137,8 @@ describe.skipIf(!CHROMIUM)('the page of npm run dev', () => {
       expect(readFileSync(resolve(named), 'utf8')).toContain("fixture('MessageReceived'");
     } finally {
       rmSync(resolve(named));
+      // An empty folder would be taken for tests that are gone.
+      if (readdirSync('test/handlers').length === 0) rmSync('test/handlers', { recursive: true });
     }
   });
 
