@@ -57,21 +57,21 @@ test('a new handler passes its new test, also outside the repository', async () 
 }, 60_000);
 
 test('it overwrites neither handler nor test', async () => {
-  expect((await kitNew('log', 'mine')).code).toBe(0);
+  expect((await kitNew('conversations', 'mine')).code).toBe(0);
   const handler = join(folder, 'src/handlers/mine.ts');
   writeFileSync(handler, '// changed');
-  const { code, output } = await kitNew('forward', 'mine');
+  const { code, output } = await kitNew('handoff', 'mine');
   expect([code, output]).toEqual([1, `${handler} is there already: choose another name\n`]);
   expect(readFileSync(handler, 'utf8')).toBe('// changed');
   rmSync(handler);
-  expect((await kitNew('forward', 'mine')).code).toBe(1);
+  expect((await kitNew('handoff', 'mine')).code).toBe(1);
   expect(existsSync(handler)).toBe(false);
 });
 
 test.each([
   [['nothing', 'mine'], 'there is no template "nothing"'],
-  [['log'], 'one name is needed'],
-  [['log', '../mine'], 'the name begins with'],
+  [['handoff'], 'one name is needed'],
+  [['handoff', '../mine'], 'the name begins with'],
 ])('kit new %j is wrong usage', async (args, words) => {
   const { code, output } = await kitNew(...args);
   expect(code).toBe(2);

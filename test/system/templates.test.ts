@@ -35,7 +35,7 @@ test('every template handles its events', async () => {
       PAID_OPERATIONS: 'allow',
       FORWARD_URL: `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/`,
       FORWARD_SECRET: 'of the test',
-      HAND_OVER_TO: 'user-1',
+      HANDOFF_TO: 'user-1',
     },
   );
   await kit.start();
@@ -53,10 +53,10 @@ test('every template handles its events', async () => {
 
   const tasks = () =>
     kit?.query<{ state: string; n: number }>('select state, count(*) as n from tasks group by state') ?? [];
-  // Each of 4 messages gives 5 tasks: answer, forward, hand-over, log, project. Each of 4 sent messages gives a task
-  // for forward. Each of 2 statuses gives a task for forward and one for status.
-  await until(() => tasks().every(({ state }) => state === 'done') && (tasks()[0]?.n ?? 0) >= 20 + 4 + 2 + 2);
-  expect(kit.query('select sum(unread) as n from project_conversations')).toEqual([{ n: 4 }]);
-  expect(kit.query('select status from status_messages')).toEqual([{ status: 'read' }]);
+  // Each of 4 messages gives 4 tasks: auto-reply, conversations, forward-http, handoff. Each of 4 sent messages gives a task
+  // for forward-http. Each of 2 statuses gives a task for forward and one for status.
+  await until(() => tasks().every(({ state }) => state === 'done') && (tasks()[0]?.n ?? 0) >= 16 + 4 + 2 + 2);
+  expect(kit.query('select sum(unread) as n from conversations')).toEqual([{ n: 4 }]);
+  expect(kit.query('select status from delivery_status')).toEqual([{ status: 'read' }]);
   expect(forwarded.size).toBe(10);
 });
