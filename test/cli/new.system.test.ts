@@ -34,8 +34,8 @@ test('kit new without arguments lists every template with the first sentence of 
     expect(line).toMatch(/^[A-Z].{10,100}\.$/);
     const header = readFileSync(`templates/${name}.ts`, 'utf8').split('import')[0] ?? '';
     expect(header.replaceAll(/\n?\/\/ /g, ' ')).toContain(line);
-    // Every header says when to use the template, its lane and its freshness.
-    expect(header).toMatch(/ Use it .* Lane: .* Freshness: /s);
+    // Every header says when to use the template, its lane and freshness, what it needs and what it assumes.
+    expect(header).toMatch(/ Use it .* Lane: .* Freshness: .* Needs: .* Assumed: /s);
   }
   expect((await kitNew()).output).toContain(list[0]?.line);
 });
@@ -57,21 +57,21 @@ test('a new handler passes its new test, also outside the repository', async () 
 }, 60_000);
 
 test('it overwrites neither handler nor test', async () => {
-  expect((await kitNew('log', 'mine')).code).toBe(0);
+  expect((await kitNew('opt-out', 'mine')).code).toBe(0);
   const handler = join(folder, 'src/handlers/mine.ts');
   writeFileSync(handler, '// changed');
-  const { code, output } = await kitNew('forward', 'mine');
+  const { code, output } = await kitNew('notify', 'mine');
   expect([code, output]).toEqual([1, `${handler} is there already: choose another name\n`]);
   expect(readFileSync(handler, 'utf8')).toBe('// changed');
   rmSync(handler);
-  expect((await kitNew('forward', 'mine')).code).toBe(1);
+  expect((await kitNew('notify', 'mine')).code).toBe(1);
   expect(existsSync(handler)).toBe(false);
 });
 
 test.each([
   [['nothing', 'mine'], 'there is no template "nothing"'],
-  [['log'], 'one name is needed'],
-  [['log', '../mine'], 'the name begins with'],
+  [['notify'], 'one name is needed'],
+  [['notify', '../mine'], 'the name begins with'],
 ])('kit new %j is wrong usage', async (args, words) => {
   const { code, output } = await kitNew(...args);
   expect(code).toBe(2);

@@ -19,8 +19,8 @@ const open = async () => (await file.store.read.status(START)).gaps;
 /** Does what `run` does: the event becomes a task, which is claimed and settled. */
 async function handle(state: 'done' | 'dead'): Promise<void> {
   const { store } = file;
-  const handlers = await store.work.register(['refetch']);
-  const handler = handlers.get('refetch') ?? 0;
+  const handlers = await store.work.register(['fill-gap']);
+  const handler = handlers.get('fill-gap') ?? 0;
   const { from, events } = await store.work.pending(10);
   const tasks = events.map(({ seq }) => ({ event: seq, handler, lane: null, cursor: null, releaseAt: START }));
   const turn = { now: START, boot: 1, room: 10, handlers: [handler] };
@@ -53,7 +53,7 @@ test('a handler that completes the task of a gap closes the gap, and is named', 
   await found('9');
   await handle('done');
   expect(await file.store.read.gaps()).toMatchObject([
-    { closedBy: 'refetch', closedAt: new Date(START).toISOString() },
+    { closedBy: 'fill-gap', closedAt: new Date(START).toISOString() },
   ]);
   expect(await open()).toBe(0);
 });

@@ -238,8 +238,8 @@ async function trouble(ops: Ops): Promise<void> {
     { cursor: '9223372036854775806', id: 'other' },
     { cursor: '9223372036854775805', id: 'third' },
   );
-  const ids = await ops.store.work.register(['hand-over']);
-  const handler = ids.get('hand-over') ?? 0;
+  const ids = await ops.store.work.register(['handoff']);
+  const handler = ids.get('handoff') ?? 0;
   const { from, events } = await ops.store.work.pending(100);
   const tasks = events.map(({ seq, cursor }) => ({
     event: seq,

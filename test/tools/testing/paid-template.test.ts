@@ -1,8 +1,11 @@
-// The template `answer` against the simulator over HTTP. Worst case: a send is carried out, but answered with 504.
-import { expect, onTestFinished, test } from 'vitest';
+// The template `auto-reply` against the simulator over HTTP. Worst case: a send is carried out, but answered with 504.
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { deliver, fixture, recorder, type Recorder } from '#kit/testing';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
-import answer from '../../../templates/answer.ts';
+import autoReply from '../../../templates/auto-reply.ts';
+
+beforeEach(() => void vi.stubEnv('PAID_OPERATIONS', 'allow'));
+afterEach(() => void vi.unstubAllEnvs());
 
 test.each([
   ['done, and answered with 504', { fault: '504' }],
@@ -15,7 +18,7 @@ test.each([
     const simulator = createSimulatedService({ seed: 1 });
     onTestFinished(() => simulator.close());
     const scopes = ['product:inbox', 'messages:send', 'events:read'];
-    const { secret } = simulator.keys.create({ name: 'answer', scopes, validDays: 30 });
+    const { secret } = simulator.keys.create({ name: 'auto-reply', scopes, validDays: 30 });
     const base = await simulator.listen();
     const [{ sessionId, data } = { sessionId: null, data: {} as Record<string, unknown> }] = simulator.happen();
     let sends = 0;
@@ -30,7 +33,7 @@ test.each([
     };
     const event = fixture('MessageReceived', { sessionId, data: { from: String(data['from']) } });
     const options = crashAfter === undefined ? { service } : { service, crashAfter };
-    expect((await deliver(answer, event, options)).tasks).toMatchObject([{ state: 'done' }]);
+    expect((await deliver(autoReply, event, options)).tasks).toMatchObject([{ state: 'done' }]);
     expect(simulator.history.all().filter(({ type }) => type === 'MessageSent')).toHaveLength(1);
     expect(sends).toBe(1);
   },

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { deliver, fixture } from '#kit/testing';
-import handler from './project.ts';
+import handler from './conversations.ts';
 
 const messages = ['m1', 'm2', 'm3'].map((message_id) => fixture('MessageReceived', { data: { message_id } }));
 const other = fixture('MessageReceived', { data: { message_id: 'm4', from: '15550101' } });
-const LIST = 'select peer, unread, last_message_id as last from project_conversations order by peer';
+const LIST = 'select peer, unread, last_message_id as last from conversations order by peer';
 const RIGHT = [
   { peer: '15550100', unread: 3, last: 'm3' },
   { peer: '15550101', unread: 1, last: 'm4' },

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { deliver, fixture, recorder, serviceError, type Answers } from '#kit/testing';
-import handler from './hand-over.ts';
+import handler from './handoff.ts';
 
-beforeEach(() => void vi.stubEnv('HAND_OVER_TO', 'user-1'));
+beforeEach(() => void vi.stubEnv('HANDOFF_TO', 'user-1'));
 afterEach(() => void vi.unstubAllEnvs());
 
 const asking = fixture('MessageReceived', { data: { body: 'A person, please' } });
@@ -48,4 +48,21 @@ test('a message that does not ask for a person causes no call', async () => {
   const { tasks, calls } = await deliver(handler, fixture('MessageReceived', { data: { body: 'hello' } }));
   expect(tasks).toMatchObject([{ state: 'done' }]);
   expect(calls).toEqual([]);
+});
+
+test.each(['Quero falar com um atendente', 'a human, please'])('"%s" asks for a person', async (body) => {
+  const { calls } = await deliver(handler, fixture('MessageReceived', { data: { body } }), { service: scripted({}) });
+  expect(calls.at(-1)?.name).toBe('AssignConversation');
+});
+
+test('in a group nobody is handed over', async () => {
+  const inGroup = fixture('MessageReceived', { data: { body: 'A person, please', is_group: true } });
+  const { tasks, calls } = await deliver(handler, inGroup);
+  expect(tasks).toMatchObject([{ state: 'skipped' }]);
+  expect(calls).toEqual([]);
+});
+
+test('without HANDOFF_TO the handler is refused at the start', async () => {
+  vi.stubEnv('HANDOFF_TO', undefined);
+  await expect(deliver(handler, asking)).rejects.toThrow('set HANDOFF_TO');
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { crash, deliver, fixture, recorder, serviceError } from '#kit/testing';
-import handler from './refetch.ts';
+import handler from './fill-gap.ts';
 
 const list = Array.from({ length: 450 }, (_, i) => ({
   id: `c${i}`,
@@ -24,8 +24,21 @@ test('a gap is closed when every page is fetched, despite a failure and a crash'
   });
   const { tasks, query, gaps } = await deliver(handler, fixture('kit.gap'), { service });
   expect(tasks).toMatchObject([{ state: 'done' }]);
-  expect(await query('select count(*) as n, max(unread) as most from refetch_conversations')).toEqual([
+  expect(await query('select count(*) as n, max(unread) as most from fill_gap_conversations')).toEqual([
     { n: 450, most: 449 },
   ]);
   expect(gaps).toMatchObject([{ closedBy: 'handler' }]);
+});
+
+test('a field of another shape than in the contract is stored as null, and an item without an id is left out', async () => {
+  const conversations = [
+    { id: 'odd', status: 7, unread_count: 1.5, last_message_at_unix_ms: 'soon' },
+    { id: 7, status: 'open' },
+  ];
+  const service = recorder({ ListConversations: { conversations, next_cursor: '' } });
+  const { tasks, query } = await deliver(handler, fixture('kit.gap'), { service });
+  expect(tasks).toMatchObject([{ state: 'done' }]);
+  expect(await query('select * from fill_gap_conversations')).toEqual([
+    { id: 'odd', status: null, unread: null, last_at: null },
+  ]);
 });

@@ -1,14 +1,15 @@
-// Hands a conversation to a person when its writer asks for one. Use it beside a bot. Set HAND_OVER_TO to the id of the
-// user who takes over.
+// Hands a conversation to a person when its writer asks for one.
+// Use it beside a bot.
+// Lane: the conversation. Freshness: an hour, because after that the writer was helped or has gone.
+// Needs: HANDOFF_TO, the id of the user who takes over, and an API key with product:inbox.
+// Assumed: the request's fields `conversation_id`, `assignee_user_id` and `assignment_version`; and that the writer's
+// `from` is the conversation's `chat_jid` or `peer_phone` (contract 2.9). Groups are skipped, because there it is not.
 // The request carries the assignment's version, so that it never takes a conversation away from its assignee. If the
 // version is stale (ASSIGNMENT_CONFLICT), the handler reads the conversation again. If the conversation has an assignee
-// by then, nothing is left to do.
-// The contract does not show the fields of the request. Assumed: `conversation_id`, `assignee_user_id` and
-// `assignment_version`; and that the writer's `from` is the conversation's `chat_jid` or `peer_phone` (2.9).
-// Lane: the conversation. Freshness: an hour, because after that the writer was helped or has gone.
-import { Dead, defineHandler, ServiceError, type Context } from '#kit';
+// by then, nothing is left to do. So a retry or rerun assigns nothing twice.
+import { Dead, defineHandler, ServiceError, Skip, type Context } from '#kit';
 
-const ASKS = /\b(human|person|agent)\b/i;
+const ASKS = /\b(human|person|agent|humano|pessoa|atendente)\b/i;
 const TRIES = 3;
 
 export default defineHandler({
@@ -16,18 +17,18 @@ export default defineHandler({
   lane: 'conversation',
   maxAgeMs: 3_600_000,
   onStale: 'skip',
+  setup: () => void assignee(),
   async handle(event, ctx) {
-    const { body, from, session_id } = event.data;
+    const { body, from, session_id, is_group } = event.data;
     if (!ASKS.test(body)) return;
-    const assignee_user_id = process.env['HAND_OVER_TO'];
-    if (!assignee_user_id) throw new Error('set HAND_OVER_TO to the id of a user');
+    if (is_group) throw new Skip('groups are not handed over');
     for (let tries = 1; ; tries++) {
       const conversation = await find(session_id, from, ctx);
       if (!conversation) throw new Dead('no conversation of this writer: adapt find in this handler');
       const { id: conversation_id, assignee_user_id: has, assignment_version } = conversation;
       if (has) return;
       try {
-        const request = { conversation_id, assignee_user_id, assignment_version };
+        const request = { conversation_id, assignee_user_id: assignee(), assignment_version };
         await ctx.service.call('AssignConversation', request, { signal: ctx.signal });
         return;
       } catch (error) {
@@ -37,6 +38,12 @@ export default defineHandler({
     }
   },
 });
+
+function assignee(): string {
+  const { HANDOFF_TO } = process.env;
+  if (HANDOFF_TO) return HANDOFF_TO;
+  throw new Error('set HANDOFF_TO to the id of the user who takes over');
+}
 
 /** Reads page by page, and stops at the writer's conversation. */
 async function find(session: string, from: string, ctx: Context): Promise<Record<string, unknown> | undefined> {

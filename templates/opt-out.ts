@@ -1,0 +1,48 @@
+// Records who wants no more messages: STOP, SAIR, PARAR.
+// Use it beside every handler and program that sends. Before it sends, it asks this table, as the template auto-reply
+// does: `select 1 from opt_out where peer = ? and state = 'out'`.
+// Lane: the conversation. Freshness: any age, and history too, because an opt-out does not expire.
+// Needs: nothing.
+// Assumed: `from` is the same address at each of your numbers. An opt-out is for all of them.
+// START and VOLTAR take it back. A message counts if it is only the word; case, accents and punctuation do not matter.
+// The word with the highest cursor wins, so redeliveries, late events and reruns change nothing. A word in a group does
+// not count, because it is for the group.
+import { defineHandler, Skip } from '#kit';
+
+const OUT = ['stop', 'sair', 'parar'];
+const BACK = ['start', 'voltar'];
+const LONGEST = 40;
+
+export default defineHandler({
+  on: 'MessageReceived',
+  lane: 'conversation',
+  order: 'arrival',
+  history: true,
+  async setup(tx) {
+    await tx.run(`create table if not exists opt_out (
+      peer text primary key, state text not null, word_cursor bigint not null)`);
+  },
+  async handle({ cursor, data }, ctx) {
+    if (data.is_group) throw new Skip('words in groups do not count');
+    const word = wordOf(data.body);
+    if (!OUT.includes(word) && !BACK.includes(word)) return;
+    const state = OUT.includes(word) ? 'out' : 'in';
+    ctx.log.info({ state }, 'opt-out changed');
+    await ctx.complete(async (tx) => {
+      // Cursors are ordered as integers (contract 6.3). `>=` lets `npx kit trigger` change it, whose events have none.
+      await tx.run(
+        `insert into opt_out values (?, ?, ?) on conflict (peer) do update
+         set state = excluded.state, word_cursor = excluded.word_cursor
+         where excluded.word_cursor >= opt_out.word_cursor`,
+        ...[data.from, state, BigInt(cursor ?? -1)],
+      );
+    });
+  },
+});
+
+/** The message in lower case, without accents, and without punctuation around it. */
+function wordOf(body: string): string {
+  if (body.length > LONGEST) return '';
+  const plain = body.normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
+  return plain.replaceAll(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '');
+}
