@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { createEndpoint, inTurn, until } from './endpoint.ts';
 
 function start(...args: string[]) {
@@ -96,3 +96,24 @@ test.each([['--port', 'x'], ['--unknown'], ['--secret', 'whsec_1']])(
     expect(output()).toContain('npm run service');
   },
 );
+
+test('npm run service ends with the signal that npm gets', async () => {
+  const npm = spawn('npm', ['run', 'service', '--', '--port', '0'], { detached: true });
+  const ended = once(npm, 'exit');
+  let output = '';
+  npm.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  // Without `exec` the simulator outlives npm, so the test ends the whole process group.
+  onTestFinished(() => {
+    try {
+      if (npm.pid) process.kill(-npm.pid, 'SIGKILL');
+    } catch {
+      // The group has ended.
+    }
+  });
+  await until(() => expect(output).toMatch(/Type help/));
+  const [base = ''] = /http:\S+/.exec(output) ?? [];
+  expect((await fetch(`${base}/`)).status).toBe(200);
+  npm.kill('SIGTERM');
+  await ended;
+  await vi.waitFor(() => expect(fetch(`${base}/`)).rejects.toThrow(), 15_000);
+});
