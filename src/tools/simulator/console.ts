@@ -1,6 +1,6 @@
 // The commands that a person types into `npm run service`. Each line gets a short, readable answer.
 import { helpOf, Wrong, type Rehearsal, type Usage } from './command.ts';
-import { FAULTS, type FaultName } from './faults.ts';
+import { fault } from './fault-command.ts';
 import { changeKey, KEY_COMMANDS } from './key-commands.ts';
 import type { Key } from './keys.ts';
 import { Refusal } from './refusal.ts';
@@ -31,11 +31,7 @@ const COMMANDS: Record<string, Command> = {
   bare: { usage: 'bare on|all|off', does: 'events without session and time; all: nor in the webhook', run: bare },
   expire: { usage: 'expire [quotes]', does: 'expires all events, or all quotes', run: expire },
   balance: { usage: 'balance <n>', does: 'pays for n more operations, then 402', run: balance },
-  fault: {
-    usage: 'fault [<fault> [<call>]]',
-    does: 'fails the next call, or the next <call>; alone: lists all',
-    run: fault,
-  },
+  fault: { usage: 'fault [<fault> [<call>]]', does: 'fails the next call, or that call; alone: lists all', run: fault },
   chaos: { usage: 'chaos on|off', does: 'faulty deliveries, bare events and faults of the API', run: turn },
   help: { usage: 'help', does: 'shows this list', run: help },
 };
@@ -155,15 +151,6 @@ function balance({ service }: Rehearsal, text = ''): string {
   if (!/^\d+$/.test(text)) throw new Wrong('balance <number of operations>, for example balance 0');
   service.billing.balance(Number(text));
   return `the balance pays for ${text} operations; then paid calls get 402 PAYMENT_REQUIRED`;
-}
-
-function fault({ service }: Rehearsal, ...words: string[]): string {
-  const name = words.join(' ');
-  const [, status, reason] = /^([45]\d\d)(?: ([A-Z_]+))?$/.exec(name) ?? [];
-  if (Object.hasOwn(FAULTS, name)) service.chaos.next(name as FaultName);
-  else if (status) service.chaos.failNext(Number(status), reason);
-  else throw new Wrong(`fault <status> [<REASON>], or fault and one of: ${Object.keys(FAULTS).join(', ')}`);
-  return `the next call gets the fault ${name}`;
 }
 
 function turn({ service }: Rehearsal, what?: string): string {
