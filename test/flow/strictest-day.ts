@@ -13,7 +13,7 @@ import { createBudget } from '../../src/service/budget.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import type { Fetch } from '../../src/service/exchange.ts';
 import { createService, type Service } from '../../src/service/service.ts';
-import type { FaultName } from '../../src/tools/simulator/faults.ts';
+import { refuse, type FaultName } from '../../src/tools/simulator/faults.ts';
 import type { SimulatedEvent } from '../../src/tools/simulator/history.ts';
 import type { Key } from '../../src/tools/simulator/keys.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
@@ -346,7 +346,7 @@ export async function liveStrictestDay(): Promise<Day> {
     billing.balance(0);
     await refused(client.send(message, { quoteId: await quote() }));
     billing.balance(100);
-    const faults: FaultName[] = ['500', '503', 'F33 sent', '504', 'F35 proxy 502', 'F35 too large'];
+    const faults: FaultName[] = ['500', '503', 'uncertain-sent', '504', 'proxy-502', 'too-large'];
     for (const fault of faults) {
       const quoteId = await quote();
       chaos.next(fault);
@@ -364,7 +364,7 @@ export async function liveStrictestDay(): Promise<Day> {
       [400, 'EVENT_CURSOR_INVALID'],
       [503, 'EVENT_STREAM_UNAVAILABLE'],
     ] as const)
-      await reopened(`stream ${status} ${reason}`, () => chaos.failNext(status, reason));
+      await reopened(`stream ${status} ${reason}`, () => chaos.next(refuse(status, reason)));
     // More than ten streams are opened within a minute.
     await untilAsync(async () => {
       streams.end();
@@ -376,12 +376,12 @@ export async function liveStrictestDay(): Promise<Day> {
     await settle();
   }
 
-  /** Ends the stream. The next one is refused in the way that `refuse` sets. */
-  async function reopened(what: string, refuse: () => void): Promise<void> {
+  /** Ends the stream. The next one is refused in the way that `prepare` sets. */
+  async function reopened(what: string, prepare: () => void): Promise<void> {
     clock.at += MINUTE_MS;
     await live(1);
     await until(() => streams.count() > 0, 'the stream to open');
-    refuse();
+    prepare();
     streams.end();
     await until(() => happened.has(what), what);
     await look();
@@ -394,7 +394,8 @@ export async function liveStrictestDay(): Promise<Day> {
     keys.edit(key, { ips: undefined });
     await keepStore.state.note({}, { reconcile_asked: clock.at });
     await settle();
-    chaos.next('503', 'F34');
+    chaos.next('503');
+    chaos.next('cursor-invalid');
     await live(2);
     await settle();
     simulator.replay.filterAfterLimit = true;

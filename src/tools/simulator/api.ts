@@ -12,7 +12,7 @@ import type { Key, Keys } from './keys.ts';
 import { ACCOUNT_LIMITS, type Limits } from './limits.ts';
 import type { Operation } from './operations.ts';
 import { envelopeOf, Refusal } from './refusal.ts';
-import { fields, INVENTED, type Route } from './routes.ts';
+import { fields, INVENTED, pathOf, type Route } from './routes.ts';
 import type { Streams } from './stream.ts';
 import { transmit } from './transmit.ts';
 import { valid } from './valid.ts';
@@ -62,9 +62,10 @@ function createAnswering({ keys, operations, routes, billing, streams, limits, c
     if (route === 'GET /v1/events') {
       keys.require(key, ['events:read']);
       count('events');
-      const fault = chaos.fault()?.(ok({}), null);
+      const opened = ok({});
+      const fault = chaos.fault('events')?.(opened, null);
       if (fault instanceof Refusal) throw fault;
-      if (fault && (fault.manner !== undefined || fault.status !== 200)) return fault;
+      if (fault && fault !== opened) return fault;
       streams.open(key, request, response, id);
       return undefined;
     }
@@ -77,14 +78,16 @@ function createAnswering({ keys, operations, routes, billing, streams, limits, c
     const call = valid(envelope, await readJson(request, 12 * MIB), 'RPC_REQUEST_INVALID');
     valid(deadline, call.deadlineMs, 'RPC_DEADLINE_INVALID');
     const after = call.request['after_cursor'];
-    return carryOut(chaos.fault(), () => ok(operation.answer(call.request, key), operation.invented ? INVENTED : {}), {
+    const work = (): Answer => ok(operation.answer(call.request, key), operation.invented ? INVENTED : {});
+    return carryOut(chaos.fault(name), work, {
       after: typeof after === 'string' ? after : null,
       ...(operation.paid && { pay: () => billing.pay(call.billing, [name], call.request) }),
     });
   }
 
   async function other(path: string, key: Key, request: IncomingMessage): Promise<Answer> {
-    const route = routes.find((candidate) => candidate.route.test(path));
+    const asked = path.replace(/(?<=\/media\/)[^/]+$/, '{id}');
+    const route = routes.find(({ route: named }) => named === asked);
     if (!route) throw new Refusal(404);
     keys.require(key, route.scopes);
     count(route.of);
@@ -92,7 +95,7 @@ function createAnswering({ keys, operations, routes, billing, streams, limits, c
     route.check?.(call, key);
     const { paid } = route;
     const pay = paid && { pay: () => billing.pay(call['billing'], paid, call['request']) };
-    return carryOut(chaos.fault(), () => route.answer(call, path, key), { ...pay });
+    return carryOut(chaos.fault(pathOf(route)), () => route.answer(call, path, key), { ...pay });
   }
 
   function count(what: keyof typeof ACCOUNT_LIMITS): void {

@@ -1,6 +1,6 @@
-// Faults drawn at random from a seed: how each event is delivered, and how each call is answered. A test can also ask
-// for a fault by its name.
-import { FAULTS, refuse, type Fault, type FaultName } from './faults.ts';
+// Faults drawn at random from a seed: how each event is delivered, and how each call is answered. A person or a test can
+// also ask for a fault of the next call, or of the next call of an operation or route.
+import { FAULTS, type Fault, type FaultName } from './faults.ts';
 import { createRandom } from '../random.ts';
 import type { DeliverOptions } from './webhook.ts';
 
@@ -27,17 +27,15 @@ export interface Chaos {
   ways(): Pick<DeliverOptions, 'forged' | 'afterMs'>[];
   /** Whether the next event is bare. */
   bare(): boolean;
-  /** The fault for the next call. Undefined: the true answer is sent. */
-  fault(): Fault | undefined;
+  /** The fault for a call of this operation or route. Undefined: the true answer is sent. */
+  fault(call?: string): Fault | undefined;
   /** Turns the random faults on or off. */
   turn(on: boolean): void;
   isOn(): boolean;
-  /** Queues these faults for the next calls, in this order, even if chaos is off. */
-  next(...names: FaultName[]): void;
+  /** Queues a fault for the next call, or for the next call of this operation or route, even if chaos is off. */
+  next(fault: FaultName | Fault, call?: string): void;
   /** Every call gets this fault, until `always` is called without a fault. A test can pass its own fault. */
   always(fault?: FaultName | Fault): void;
-  /** The next call is refused with this status and reason. */
-  failNext(status: number, reason?: string): void;
 }
 
 export const CALM: Shares = { dropped: 0, doubled: 0, shuffled: 0, delayed: 0, forged: 0, bare: 0, api: 0 };
@@ -53,7 +51,9 @@ export const ROUGH: Shares = {
 const SHUFFLED_MS = 2_000;
 const DELAYED_MS = 60_000;
 /** These faults send so much data that they are never drawn at random. */
-const BY_NAME_ONLY = new Set<FaultName>(['F36 flood', 'F36 gzip']);
+const BY_NAME_ONLY = new Set<FaultName>(['flood', 'gzip']);
+
+const faultOf = (fault: FaultName | Fault): Fault => (typeof fault === 'string' ? FAULTS[fault] : fault);
 
 export function createChaos({
   seed,
@@ -70,7 +70,7 @@ export function createChaos({
   const ofCalls = createRandom(seed + 1);
   const ofEvents = createRandom(seed + 2);
   const drawable = (Object.keys(FAULTS) as FaultName[]).filter((name) => !BY_NAME_ONLY.has(name));
-  const queue: Fault[] = [];
+  const queue: { fault: Fault; call: string | undefined }[] = [];
   let every: Fault | undefined;
 
   return {
@@ -85,17 +85,15 @@ export function createChaos({
       return forged ? [...own, { forged, afterMs: 0 }] : own;
     },
     bare: () => on && ofEvents.next() < all.bare,
-    fault() {
-      const asked = queue.shift() ?? every;
+    fault(call) {
+      const place = queue.findIndex((one) => one.call === undefined || one.call === call);
+      const asked = place === -1 ? every : queue.splice(place, 1)[0]?.fault;
       if (asked || !on || ofCalls.next() >= all.api) return asked;
       return FAULTS[drawable[ofCalls.below(drawable.length)] ?? '503'];
     },
     turn: (next) => void (on = next),
     isOn: () => on,
-    next: (...names) => void queue.push(...names.map((name) => FAULTS[name])),
-    always: (fault) => void (every = typeof fault === 'string' ? FAULTS[fault] : fault),
-    failNext(status, reason) {
-      queue.push(refuse(status, reason));
-    },
+    next: (fault, call) => void queue.push({ fault: faultOf(fault), call }),
+    always: (fault) => void (every = fault && faultOf(fault)),
   };
 }

@@ -1,19 +1,15 @@
 // The commands that a person types into `npm run service`. Each line gets a short, readable answer.
-import { FAULTS, type FaultName } from './faults.ts';
-import { Refusal } from './refusal.ts';
+import { helpOf, Wrong, type Rehearsal, type Usage } from './command.ts';
+import { fault } from './fault-command.ts';
+import { changeKey, KEY_COMMANDS } from './key-commands.ts';
 import type { Key } from './keys.ts';
+import { Refusal } from './refusal.ts';
 import type { SimulatedService } from './service.ts';
 import type { Webhook } from './webhook.ts';
 
-/** The service and the key that the commands act on. */
-interface Rehearsal {
-  service: SimulatedService;
-  key: Key;
-}
-
-interface Command {
-  usage: string;
-  does: string;
+interface Command extends Usage {
+  /** More lines of the help. */
+  more?: Usage[];
   run(rehearsal: Rehearsal, ...words: string[]): string | Promise<string>;
 }
 
@@ -31,20 +27,12 @@ const COMMANDS: Record<string, Command> = {
   disable: { usage: 'disable', does: 'stops deliveries', run: disable },
   enable: { usage: 'enable', does: 'resumes deliveries, for new events', run: enable },
   log: { usage: 'log', does: 'the last deliveries', run: log },
-  key: {
-    usage: 'key new|revoke|restrict|limit|scopes|creates',
-    does: 'changes the API key; key alone shows how',
-    run: changeKey,
-  },
+  key: { usage: 'key', does: 'shows the settings of the API key', more: KEY_COMMANDS, run: changeKey },
   bare: { usage: 'bare on|all|off', does: 'events without session and time; all: nor in the webhook', run: bare },
   expire: { usage: 'expire [quotes]', does: 'expires all events, or all quotes', run: expire },
   balance: { usage: 'balance <n>', does: 'pays for n more operations, then 402', run: balance },
-  fault: { usage: 'fault [name]', does: 'the fault of the next call; fault alone shows which', run: fault },
-  chaos: {
-    usage: 'chaos on|off',
-    does: 'faulty deliveries, bare events and faults of the API',
-    run: turn,
-  },
+  fault: { usage: 'fault [<fault> [<call>]]', does: 'fails the next call, or that call; alone: lists all', run: fault },
+  chaos: { usage: 'chaos on|off', does: 'faulty deliveries, bare events and faults of the API', run: turn },
   help: { usage: 'help', does: 'shows this list', run: help },
 };
 
@@ -69,9 +57,6 @@ function refused({ status, reason, code, message }: Refusal): string {
   const name = reason ?? code;
   return `refused: ${status} ${name}${message === name ? '' : `: ${message}`}`;
 }
-
-/** An input error. The message says what to type instead. */
-class Wrong extends Error {}
 
 async function register({ service, key }: Rehearsal, url = ''): Promise<string> {
   if (!url) throw new Wrong('missing address: register <url>');
@@ -142,46 +127,6 @@ function logOf(webhook: Webhook): string {
   return [`${webhook.url} is ${webhook.state()}; the last deliveries, newest first:`, ...lines].join('\n');
 }
 
-function changeKey(rehearsal: Rehearsal, what?: string, ...how: string[]): string {
-  const { service, key } = rehearsal;
-  const { history, keys, replay } = service;
-  const [number] = history.numbers;
-  const [one] = how;
-  const off = one === 'off';
-  if (what === 'revoke') {
-    keys.revoke(key);
-    return 'revoked for good: calls get 401, streams end, deliveries stop. For another: key new';
-  }
-  if (what === 'new') {
-    const made = keys.create(key.attributes);
-    rehearsal.key = made.key;
-    return `  API_KEY=${made.secret}\n  Shown once. Webhooks belong to the key that registered them: register <url>`;
-  }
-  if (what === 'creates' && one !== undefined) {
-    keys.edit(key, { creates: Number(one) });
-    return `the key may create ${one} numbers, if it has the scope sessions:manage`;
-  }
-  if (what === 'scopes' && one !== undefined) {
-    keys.edit(key, { scopes: how });
-    return `the key has ${how.join(', ')}`;
-  }
-  if (what === 'limit' && one !== undefined) {
-    keys.edit(key, { perMinute: off ? undefined : Number(one) });
-    return off
-      ? 'the key has no limit of its own'
-      : `${one} calls a minute on all routes, then 429 API_KEY_RATE_LIMITED`;
-  }
-  if (what !== 'restrict' || !number || (one !== undefined && !off))
-    throw new Wrong(
-      'key new, key revoke, key creates <n>, key restrict [off], key limit <calls a minute>|off, key scopes <scope> <scope> …',
-    );
-  keys.edit(key, { numbers: off ? undefined : [number] });
-  replay.filterAfterLimit = !off;
-  return off
-    ? 'the key reaches all numbers'
-    : `the key reaches only ${number}; ReplayEvents filters after the limit, so a page can be empty although there is more`;
-}
-
 function bare({ service }: Rehearsal, what?: string): string {
   if (what !== 'on' && what !== 'all' && what !== 'off') throw new Wrong('bare on, bare all, or bare off');
   service.history.bare(what);
@@ -208,15 +153,6 @@ function balance({ service }: Rehearsal, text = ''): string {
   return `the balance pays for ${text} operations; then paid calls get 402 PAYMENT_REQUIRED`;
 }
 
-function fault({ service }: Rehearsal, ...words: string[]): string {
-  const name = words.join(' ');
-  const [, status, reason] = /^([45]\d\d)(?: ([A-Z_]+))?$/.exec(name) ?? [];
-  if (Object.hasOwn(FAULTS, name)) service.chaos.next(name as FaultName);
-  else if (status) service.chaos.failNext(Number(status), reason);
-  else throw new Wrong(`fault <status> [<REASON>], or fault and one of: ${Object.keys(FAULTS).join(', ')}`);
-  return `the next call gets the fault ${name}`;
-}
-
 function turn({ service }: Rehearsal, what?: string): string {
   if (what !== 'on' && what !== 'off') throw new Wrong('chaos on, or chaos off');
   service.chaos.turn(what === 'on');
@@ -224,7 +160,5 @@ function turn({ service }: Rehearsal, what?: string): string {
 }
 
 function help(): string {
-  return Object.values(COMMANDS)
-    .map(({ usage, does }) => `  ${usage.padEnd(34)}${does}`)
-    .join('\n');
+  return helpOf(Object.values(COMMANDS).flatMap(({ more = [], ...command }) => [command, ...more]));
 }

@@ -41,6 +41,10 @@ export interface Keys {
   rotate(key: Key, graceHours: 0 | 1 | 24): string;
   /** Takes effect at once and cannot be undone. */
   revoke(key: Key): void;
+  /** Expires the key now. An edit can make it valid again. */
+  expire(key: Key): void;
+  /** Contract 3.1. */
+  state(key: Key): 'active' | 'expired' | 'revoked';
   /** The key that the call belongs to. Throws Refusal 401, 403 (IP) or 429 (the key's own limit). */
   authorize(authorization: string | undefined, ip: string): Key;
   /**
@@ -143,6 +147,8 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
       key.revoked = true;
       change(key, 'revoked');
     },
+    expire: (one) => void (keptOf(one).expiresAt = clock.now()),
+    state: (one) => (keptOf(one).revoked ? 'revoked' : clock.now() < keptOf(one).expiresAt ? 'active' : 'expired'),
     authorize(authorization, ip) {
       const secret = /^Bearer (\S+)$/i.exec(authorization ?? '')?.[1];
       const known = secrets.get(hash(secret ?? ''));
@@ -187,24 +193,25 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
 /** `numbers`: all numbers of the account. Throws Refusal (API_KEY_*) if an attribute is invalid. */
 function checked(attributes: KeyAttributes, numbers: string[]): Pick<Kept, 'attributes' | 'ips'> {
   const { name, scopes, validDays, numbers: only, ips, creates, perMinute } = attributes;
-  const refuse = (what: string): never => {
-    throw new Refusal(400, `API_KEY_${what}`);
+  const refuse = (what: string, detail?: string): never => {
+    throw new Refusal(400, `API_KEY_${what}`, detail);
   };
   if (validDays === undefined || !name.trim() || scopes.length === 0 || scopes.some((scope) => !SCOPES.has(scope)))
-    refuse('INPUT_INVALID');
-  if (validDays !== null && !(validDays >= 1 && validDays <= LONGEST_DAYS)) refuse('EXPIRY_INVALID');
+    refuse('INPUT_INVALID', `it needs a name, a validity, and scopes of ${[...SCOPES].join(', ')}`);
+  if (validDays !== null && !(validDays >= 1 && validDays <= LONGEST_DAYS))
+    refuse('EXPIRY_INVALID', `1 to ${LONGEST_DAYS} days, or no expiry`);
   if (only?.length === 0) refuse('EMPTY_DEVICES');
   if (only?.some((number) => !numbers.includes(number))) refuse('DEVICES_INVALID');
   if (only && scopes.some(isAccountWide)) refuse('RESTRICTED_SCOPE_INVALID');
   if (creates !== undefined && !scopes.includes('sessions:manage')) refuse('CREATION_SCOPE_REQUIRED');
   if (creates !== undefined && !(Number.isInteger(creates) && creates >= 1)) refuse('CREATION_QUOTA_REQUIRED');
-  if (ips && ips.length > 50) refuse('IPS_INVALID');
+  if (ips && ips.length > 50) refuse('IPS_INVALID', 'at most 50');
   if (perMinute !== undefined && !(Number.isInteger(perMinute) && perMinute >= 1 && perMinute <= 120))
-    refuse('RATE_INVALID');
+    refuse('RATE_INVALID', '1 to 120 calls a minute');
   try {
     return { attributes: { ...attributes }, ips: ips?.length ? blockListOf(ips) : undefined };
   } catch {
-    return refuse('IPS_INVALID');
+    return refuse('IPS_INVALID', 'each must be an IP address or a CIDR range');
   }
 }
 

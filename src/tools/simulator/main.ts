@@ -39,6 +39,7 @@ const answer = createConsole(service, key);
 
 const base = await service.listen(port).catch((error: unknown) => wrong(`--port ${port}: ${describe(error).message}`));
 print(`The simulated service. For the receiver's .env:\n  API_BASE_URL=${base}\n  API_KEY=${apiKey}`);
+print(`The key has the scopes ${scopes.join(', ')}. Type key for its settings.`);
 print(`Invented answers (x-invented), because the contract only names them: ${service.invented.join(', ')}`);
 if (values.url) await registerAtOnce(values.url, values.secret);
 if (rate > 0) service.run(rate);

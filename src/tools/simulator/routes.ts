@@ -12,7 +12,8 @@ import { Refusal } from './refusal.ts';
 import { valid } from './valid.ts';
 
 export interface Route {
-  route: RegExp;
+  /** Method and path (contract 4.3). */
+  route: string;
   of: keyof typeof ACCOUNT_LIMITS;
   scopes: string[];
   /** The size limit of the body in bytes. 0: no body is read. */
@@ -36,6 +37,9 @@ export const fields = z.record(z.string().regex(/^[a-z0-9_]+$/), z.unknown());
 const sending = z.looseObject({ request: fields });
 const resuming = z.strictObject({ request: z.strictObject({ session_id: z.string() }) });
 
+/** What a fault calls the route. */
+export const pathOf = ({ route }: Route): string => route.replace(/^\w+ \/v1\//, '');
+
 export interface RoutesOptions {
   keys: Keys;
   billing: Billing;
@@ -50,7 +54,7 @@ export interface RoutesOptions {
 export function createRoutes({ keys, billing, inbox, random, paid, onSent }: RoutesOptions): Route[] {
   return [
     {
-      route: /^POST \/v1\/messages\/send$/,
+      route: 'POST /v1/messages/send',
       of: 'rpc',
       scopes: ['messages:send'],
       bytes: 12 * MIB,
@@ -68,14 +72,14 @@ export function createRoutes({ keys, billing, inbox, random, paid, onSent }: Rou
       },
     },
     {
-      route: /^POST \/v1\/billing\/quotes$/,
+      route: 'POST /v1/billing/quotes',
       of: 'quotes',
       scopes: [],
       bytes: 12 * MIB,
       answer: (call) => ({ status: 200, headers: INVENTED, body: billing.quote(call, [...paid, ...SEND]) }),
     },
     {
-      route: /^GET \/v1\/media\/[^/]+$/,
+      route: 'GET /v1/media/{id}',
       of: 'media',
       scopes: [],
       bytes: 0,
@@ -85,7 +89,7 @@ export function createRoutes({ keys, billing, inbox, random, paid, onSent }: Rou
       },
     },
     {
-      route: /^POST \/v1\/sessions\/resume$/,
+      route: 'POST /v1/sessions/resume',
       of: 'sessions',
       scopes: ['sessions:manage'],
       bytes: 4 * 1024,
@@ -93,7 +97,7 @@ export function createRoutes({ keys, billing, inbox, random, paid, onSent }: Rou
       answer: (call) => progressOf(resuming.parse(call).request.session_id),
     },
     {
-      route: /^POST \/v1\/sessions\/create$/,
+      route: 'POST /v1/sessions/create',
       of: 'sessions',
       scopes: ['sessions:manage'],
       bytes: 4 * 1024,

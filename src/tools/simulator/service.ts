@@ -14,7 +14,7 @@ import { createOperations } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
 import { createRandom } from '../random.ts';
 import { DEFAULT_PREFIX } from '../../wire/headers.ts';
-import { createRoutes } from './routes.ts';
+import { createRoutes, pathOf } from './routes.ts';
 import { createStreams, type Streams } from './stream.ts';
 import type { AttemptRecord } from './webhook.ts';
 import { createWebhooks, type Webhooks } from './webhooks.ts';
@@ -43,6 +43,8 @@ export interface SimulatedService {
   billing: Pick<Billing, 'balance' | 'expire'>;
   /** The operations whose answers the contract does not show. */
   invented: string[];
+  /** The operations and routes, as a fault names them. */
+  callNames: string[];
   api: Pick<ServiceApi, 'calls'>;
   /** Makes events and starts their deliveries. */
   happen(count?: number, type?: string, overrides?: Overrides): SimulatedEvent[];
@@ -110,6 +112,7 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
     replay,
     billing,
     invented: those('invented'),
+    callNames: ['events', ...routes.map(pathOf), ...operations.keys()],
     api,
     happen,
     run,

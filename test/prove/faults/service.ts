@@ -37,13 +37,25 @@ async function tell(fault: FaultName | ApiFault | 'late', expected: Expected): P
   };
 }
 
-const NUMBERS: Record<string, number> = { '429': 32, '500': 33, '503': 33, '504': 33 };
-const numberOf = (name: string): number => NUMBERS[name] ?? Number(/^F(\d+)/.exec(name)?.[1]);
+/** The simulator's faults by their number. All others are F35, an answer that the contract does not show. */
+const NUMBERS: Record<number, FaultName[]> = {
+  32: ['429'],
+  33: ['500', '503', '504', 'uncertain-sent', 'uncertain-unsent', 'deadline-unsent'],
+  34: ['cursor-invalid'],
+  36: ['cut', 'drip', 'flood', 'gzip'],
+  37: ['page-stuck'],
+  38: ['page-back', 'page-ahead'],
+  39: ['page-empty', 'page-end', 'page-short'],
+  40: ['items-reversed', 'items-repeated', 'items-old', 'items-many', 'items-no-cursor'],
+  41: ['payload-not-json', 'payload-no-key', 'payload-two-keys'],
+};
+const numberOf = (name: string): number =>
+  Number(Object.entries(NUMBERS).find(([, names]) => names.some((one) => one === name))?.[0] ?? 35);
 
 const replayFaults = Object.entries(STATUS_WORDS).map(([name, words]): Fault => ({
   numbers: [numberOf(name)],
-  what: `ReplayEvents answers ${name.replace(/^F\d+ ?/, '') || 'EVENT_CURSOR_INVALID'} for ten minutes`,
-  ...((name === '429' || name === 'F37 stuck') && { short: true }),
+  what: `ReplayEvents answers ${name} for ten minutes`,
+  ...((name === '429' || name === 'page-stuck') && { short: true }),
   produce: () => tell(name as FaultName, { words }),
 }));
 

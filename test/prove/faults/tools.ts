@@ -78,6 +78,8 @@ export function limitFiles(pid: number | undefined, most: number): void {
   if (status !== 0) throw new Error(`prlimit: ${stderr.toString()}`);
 }
 
+const HALF_HOUR_MS = 1_800_000;
+
 /** Runs existing tests that produce a fault. Returns how many passed, failed and were skipped. */
 export function tested(
   file: string,
@@ -95,6 +97,8 @@ export function tested(
     project,
     file,
     '--reporter=json',
+    // A proof waits for progress. On a busy machine everything takes longer.
+    `--testTimeout=${HALF_HOUR_MS}`,
     `--outputFile=${told}`,
   ];
   const { PATH, HOME, TMPDIR } = process.env;

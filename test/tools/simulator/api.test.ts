@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { replayItem, replayPage } from '../../../src/service/shapes.ts';
+import { refuse } from '../../../src/tools/simulator/faults.ts';
 import { refusal, setUp } from './caller.ts';
 
 const NO_KEY = { authorization: '' };
@@ -74,7 +75,8 @@ test('7.1: an error has its request id in the envelope and in the header', async
 test('7.4: an unknown operation is refused with its reason, an unknown route without one', async () => {
   const { ask, post } = await setUp();
   expect(refusal(await post('Nothing', '{"request":{}}'))).toEqual([404, 'NOT_FOUND', 'RPC_METHOD_NOT_FOUND']);
-  expect(refusal(await ask('GET', '/v1/elsewhere'))).toEqual([404, 'NOT_FOUND']);
+  for (const path of ['/v1/elsewhere', '/media/1', '/v1/media/', '/v1/media/1/2'])
+    expect(refusal(await ask('GET', path))).toEqual([404, 'NOT_FOUND']);
 });
 
 test.each([
@@ -124,8 +126,8 @@ test('8: an account has 120 calls a minute, and a refusal does not say when the 
 
 test('a test can make the next calls fail, in order', async () => {
   const { chaos, replay } = await setUp();
-  chaos.failNext(503);
-  chaos.failNext(401, 'API_AUTH_REVOKED');
+  chaos.next('503');
+  chaos.next(refuse(401, 'API_AUTH_REVOKED'));
   expect(refusal(await replay({}))).toEqual([503, 'UNAVAILABLE']);
   expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
   expect((await replay({})).status).toBe(200);
@@ -196,7 +198,7 @@ test.each([
   [504, 'UNAVAILABLE'],
 ])('7.2: the status %i has the code %s', async (status, code) => {
   const { chaos, replay } = await setUp();
-  chaos.failNext(status);
+  chaos.next(refuse(status));
   expect(refusal(await replay({}))).toEqual([status, code]);
 });
 
@@ -282,14 +284,15 @@ test.each([
 });
 
 test.each([
-  ['F35 proxy 500', 500],
-  ['F35 proxy 502', 502],
-  ['F35 proxy 503', 503],
+  ['proxy-500', 500],
+  ['proxy-502', 502],
+  ['proxy-503', 503],
 ] as const)(
   '7.2: a proxy answers %s without an error envelope, on operations and on the stream',
   async (name, status) => {
     const { ask, chaos, replay } = await setUp();
-    chaos.next(name, name);
+    chaos.next(name);
+    chaos.next(name);
     for (const answered of [await replay({}), await ask('GET', '/v1/events')]) {
       expect(answered.status).toBe(status);
       expect(answered.body).toEqual({});

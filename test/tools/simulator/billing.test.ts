@@ -66,10 +66,10 @@ test('7.2: without balance a paid call is refused, and the quote stays', async (
 });
 
 test.each([
-  ['F33 sent', 503, 'OUTCOME_UNCERTAIN', 1],
-  ['F33 unsent', 503, 'OUTCOME_UNCERTAIN', 0],
+  ['uncertain-sent', 503, 'OUTCOME_UNCERTAIN', 1],
+  ['uncertain-unsent', 503, 'OUTCOME_UNCERTAIN', 0],
   ['504', 504, 'RPC_DEADLINE_EXCEEDED', 1],
-  ['F33 unsent late', 504, 'RPC_DEADLINE_EXCEEDED', 0],
+  ['deadline-unsent', 504, 'RPC_DEADLINE_EXCEEDED', 0],
 ] as const)(
   '7.3: after %s, %i %s, %i messages are sent, and the quote is used',
   async (name, status, reason, count) => {

@@ -70,12 +70,12 @@ test.each<[FaultName, number, string?]>([
   ['500', 500],
   ['503', 503],
   ['504', 504, 'RPC_DEADLINE_EXCEEDED'],
-  ['F33 sent', 503, 'OUTCOME_UNCERTAIN'],
-  ['F33 unsent', 503, 'OUTCOME_UNCERTAIN'],
-  ['F33 unsent late', 504, 'RPC_DEADLINE_EXCEEDED'],
-  ['F34', 400, 'EVENT_CURSOR_INVALID'],
-  ['F35 not found', 404],
-  ['F35 too large', 413, 'PAYLOAD_TOO_LARGE'],
+  ['uncertain-sent', 503, 'OUTCOME_UNCERTAIN'],
+  ['uncertain-unsent', 503, 'OUTCOME_UNCERTAIN'],
+  ['deadline-unsent', 504, 'RPC_DEADLINE_EXCEEDED'],
+  ['cursor-invalid', 400, 'EVENT_CURSOR_INVALID'],
+  ['not-found', 404],
+  ['too-large', 413, 'PAYLOAD_TOO_LARGE'],
 ])('7.2: the fault %s is a refusal with status %i', async (name, status, reason) => {
   const { replay } = await setUp();
   const response = await replay(name);
@@ -84,13 +84,13 @@ test.each<[FaultName, number, string?]>([
 });
 
 test.each<[FaultName, number, (text: string) => boolean]>([
-  ['F35 redirect', 302, (text) => text === ''],
-  ['F35 html', 200, (text) => text.startsWith('<!doctype')],
-  ['F35 empty', 200, (text) => text === ''],
-  ['F35 array', 200, (text) => text === '[]'],
-  ['F35 half', 200, (text) => text.startsWith('{"events"') && !text.endsWith('}')],
-  ['F35 types', 200, (text) => text.includes('"has_more":"no"')],
-  ['F36 drip', 200, (text) => text.endsWith('}')],
+  ['redirect', 302, (text) => text === ''],
+  ['html', 200, (text) => text.startsWith('<!doctype')],
+  ['empty', 200, (text) => text === ''],
+  ['array', 200, (text) => text === '[]'],
+  ['half', 200, (text) => text.startsWith('{"events"') && !text.endsWith('}')],
+  ['page-types', 200, (text) => text.includes('"has_more":"no"')],
+  ['drip', 200, (text) => text.endsWith('}')],
 ])('the answer with the fault %s is what the name says', async (name, status, fits) => {
   const { replay } = await setUp();
   const response = await replay(name);
@@ -98,44 +98,41 @@ test.each<[FaultName, number, (text: string) => boolean]>([
   expect(fits(await response.text())).toBe(true);
 });
 
-test('the fault F36 cut breaks the connection in the middle of an answer', async () => {
+test('the fault cut breaks the connection in the middle of an answer', async () => {
   const { replay } = await setUp();
-  await expect(replay('F36 cut').then((response) => response.text())).rejects.toThrow();
+  await expect(replay('cut').then((response) => response.text())).rejects.toThrow();
 });
 
-test.each<[FaultName]>([['F36 flood'], ['F36 gzip']])(
-  'the fault %s sends more than a client should read',
-  async (name) => {
-    const { replay } = await setUp();
-    const response = await replay(name);
-    let bytes = 0;
-    for await (const chunk of response.body ?? []) {
-      bytes += (chunk as Uint8Array).length;
-      if (bytes > 70 * 1024 * 1024) break;
-    }
-    expect(bytes).toBeGreaterThan(70 * 1024 * 1024);
-  },
-);
+test.each<[FaultName]>([['flood'], ['gzip']])('the fault %s sends more than a client should read', async (name) => {
+  const { replay } = await setUp();
+  const response = await replay(name);
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += (chunk as Uint8Array).length;
+    if (bytes > 70 * 1024 * 1024) break;
+  }
+  expect(bytes).toBeGreaterThan(70 * 1024 * 1024);
+});
 
 test.each<[FaultName, (page: Page, truth: string[], after: string) => unknown]>([
-  ['F37 stuck', ({ next_cursor, has_more }, _, after) => has_more && next_cursor === after],
-  ['F38 back', ({ next_cursor }, _, after) => BigInt(next_cursor) < BigInt(after)],
-  ['F38 ahead', ({ next_cursor }, truth) => BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
-  ['F39 empty', ({ events, has_more }) => events.length === 0 && has_more],
-  ['F39 ahead', ({ next_cursor, has_more }, truth) => !has_more && BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
+  ['page-stuck', ({ next_cursor, has_more }, _, after) => has_more && next_cursor === after],
+  ['page-back', ({ next_cursor }, _, after) => BigInt(next_cursor) < BigInt(after)],
+  ['page-ahead', ({ next_cursor }, truth) => BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
+  ['page-empty', ({ events, has_more }) => events.length === 0 && has_more],
+  ['page-end', ({ next_cursor, has_more }, truth) => !has_more && BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
   [
-    'F39 short',
+    'page-short',
     ({ events, next_cursor, has_more }, truth) =>
       has_more && events.length === 1 && next_cursor === events[0]?.cursor && next_cursor === truth[0],
   ],
-  ['F40 order', ({ events }, truth) => events[0]?.cursor === truth.at(-1)],
-  ['F40 repeated', ({ events }, truth) => events.length === 2 * truth.length],
-  ['F40 old', ({ events }, _, after) => events[0]?.cursor === after],
-  ['F40 many', ({ events }) => events.length === 1_001],
-  ['F40 no cursor', ({ events }) => events[0] && !('cursor' in events[0])],
-  ['F41 not JSON', ({ events }) => events[0]?.json_payload === 'not JSON'],
-  ['F41 no key', ({ events }) => events[0]?.json_payload === '{}'],
-  ['F41 two keys', ({ events }) => Object.keys(JSON.parse(events[0]?.json_payload ?? '') as object).length === 2],
+  ['items-reversed', ({ events }, truth) => events[0]?.cursor === truth.at(-1)],
+  ['items-repeated', ({ events }, truth) => events.length === 2 * truth.length],
+  ['items-old', ({ events }, _, after) => events[0]?.cursor === after],
+  ['items-many', ({ events }) => events.length === 1_001],
+  ['items-no-cursor', ({ events }) => events[0] && !('cursor' in events[0])],
+  ['payload-not-json', ({ events }) => events[0]?.json_payload === 'not JSON'],
+  ['payload-no-key', ({ events }) => events[0]?.json_payload === '{}'],
+  ['payload-two-keys', ({ events }) => Object.keys(JSON.parse(events[0]?.json_payload ?? '') as object).length === 2],
 ])('the fault %s changes the page, but not the history', async (name, lies) => {
   const { service, replay, first, page } = await setUp();
   expect(lies((await (await replay(name)).json()) as Page, page, first)).toBe(true);
@@ -157,8 +154,8 @@ test('every call gets the same fault until the test ends the fault', async () =>
   service.chaos.always('503');
   expect((await replay('429')).status).toBe(429);
   const chaos = createChaos({ seed: 1 });
-  chaos.always('F34');
-  expect([chaos.fault(), chaos.fault()]).toEqual([FAULTS.F34, FAULTS.F34]);
+  chaos.always('cursor-invalid');
+  expect([chaos.fault(), chaos.fault()]).toEqual([FAULTS['cursor-invalid'], FAULTS['cursor-invalid']]);
   chaos.always();
   expect(chaos.fault()).toBeUndefined();
 });

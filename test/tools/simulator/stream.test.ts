@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
+import { refuse } from '../../../src/tools/simulator/faults.ts';
 import type { KeyAttributes } from '../../../src/tools/simulator/keys.ts';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
 import { until } from './endpoint.ts';
@@ -229,6 +230,6 @@ test('5.4: session_id of a number that the key may not use is not found', async 
 
 test('7.4: a stream can be unavailable', async () => {
   const { service, refusal } = await setUp();
-  service.chaos.failNext(503, 'EVENT_STREAM_UNAVAILABLE');
+  service.chaos.next(refuse(503, 'EVENT_STREAM_UNAVAILABLE'));
   expect(await refusal()).toEqual([503, 'EVENT_STREAM_UNAVAILABLE']);
 });
