@@ -2,6 +2,8 @@
 // compile, otherwise tsc reports it.
 import { defineHandler } from '#kit';
 import { deliver, fixture } from '#kit/testing';
+import { z } from 'zod';
+import type { Named } from '../src/base/define-event.ts';
 
 export const right = [
   defineHandler({
@@ -9,9 +11,12 @@ export const right = [
     handle(event) {
       event.data.body satisfies string;
       event.data.timestamp_unix_ms satisfies number | null;
-      // Fields that the contract may add exist on `data`, with an unknown type.
-      event.data['something_new'] satisfies unknown;
     },
+  }),
+  defineHandler({
+    // src/events.ts names no field of this type, so any field may be there.
+    on: 'MessageSent',
+    handle: (event) => void (event.data['anything'] satisfies unknown),
   }),
   defineHandler({
     on: ['MessageReceived', 'kit.gap'],
@@ -37,8 +42,10 @@ export const wrong = [
   defineHandler({
     on: 'MessageReceived',
     handle(event, ctx) {
-      // @ts-expect-error -- a misspelt field has an unknown type, not string
-      event.data.bodi satisfies string;
+      // @ts-expect-error -- a misspelt field: did you mean body?
+      void event.data.bdoy;
+      // @ts-expect-error -- src/events.ts does not name the field
+      void event.data['something_new'];
       // @ts-expect-error -- this field is a number or null, not a string
       event.data.timestamp_unix_ms satisfies string;
       // @ts-expect-error -- events are frozen
@@ -50,9 +57,20 @@ export const wrong = [
   }),
 ];
 
+export const lanes = [
+  defineHandler({ on: 'MessageReceived', lane: ({ data }) => data.from, handle: () => {} }),
+  // @ts-expect-error -- a misspelt field in a lane function
+  defineHandler({ on: 'MessageReceived', lane: ({ data }) => data.form, handle: () => {} }),
+  // @ts-expect-error -- a lane is named by a string
+  defineHandler({ on: 'MessageReceived', lane: ({ data }) => data.is_group, handle: () => {} }),
+];
+
 export const fixtures = [
   fixture('MessageReceived', { data: { body: 'hi' } }),
   fixture('NobodyKnowsIt', { data: { anything: 1 } }),
+  fixture('MessageSent', { data: { anything: 1 } }),
+  // @ts-expect-error -- a misspelt field: did you mean body?
+  fixture('MessageReceived', { data: { bdoy: 'hi' } }),
   // @ts-expect-error -- body is a string
   fixture('MessageReceived', { data: { body: 1 } }),
   // @ts-expect-error -- a fixture has no such override
@@ -60,3 +78,25 @@ export const fixtures = [
   // @ts-expect-error -- `order` has no such value
   () => deliver(right[0], [], { order: 'random' }),
 ];
+
+const nested = z.looseObject({
+  at: z.date(),
+  media: z.looseObject({ mime: z.string() }).optional(),
+  parts: z.array(z.looseObject({ kind: z.string() })),
+  phones: z.record(z.string(), z.number()),
+});
+const other = z.union([nested, z.looseObject({ other: z.string() })]);
+
+export function named(data: Named<z.infer<typeof nested>>, either: Named<z.infer<typeof other>>): void {
+  data.media?.mime satisfies string | undefined;
+  data.at.getTime() satisfies number;
+  data.parts[0]?.kind satisfies string | undefined;
+  data.phones['15550100'] satisfies number | undefined;
+  if ('other' in either) either.other satisfies string;
+  // @ts-expect-error -- misspelt in an object
+  void data.media?.mimme;
+  // @ts-expect-error -- misspelt in a list
+  void data.parts[0]?.knid;
+  // @ts-expect-error -- no field of any member of the union
+  void either.ohter;
+}

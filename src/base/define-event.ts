@@ -2,7 +2,7 @@
 import { z } from 'zod';
 
 export interface EventType<Data> {
-  /** Parses `event.data`; handlers get the result. Use z.looseObject to keep fields that are not named. */
+  /** Parses `event.data`. z.looseObject keeps fields that are not named, but only named ones have a type. */
   data: z.ZodType<Data>;
   /** Data for `fixture(type)`, so that a test names only the fields that it is about. */
   example?: (about: ExampleOf) => NoInfer<Data>;
@@ -13,6 +13,17 @@ export interface EventType<Data> {
   /** The conversation within the session, which is the default lane. Without this function the session is the lane. */
   conversation?: (data: Record<string, unknown>) => unknown;
 }
+
+/** Drops the index signature of z.looseObject if fields are named, so that a misspelt field is a type error. */
+export type Named<Data> = Data extends readonly unknown[]
+  ? { [Item in keyof Data]: Named<Data[Item]> }
+  : string extends keyof Data
+    ? { [Name in keyof Data as string extends Name ? never : Name]: Named<Data[Name]> } extends infer Fields
+      ? keyof Fields extends never
+        ? Data
+        : Fields
+      : never
+    : Data;
 
 export interface ExampleOf {
   /** Different for each fixture: use it in ids. */

@@ -1,5 +1,5 @@
-// Finds the event type that was probably meant by a misspelt one. It is too small a task for a dependency.
-import { eventTypes } from '../wire/event-map.ts';
+// Finds the event type, or the field, that was probably meant by a misspelt one. It is too small a task for a dependency.
+import { eventTypes, typeOf } from '../wire/event-map.ts';
 
 /** At most one letter in this many may be wrong. */
 const PER_SLIP = 4;
@@ -10,6 +10,12 @@ export function nearestType(type: string, known = Object.keys(eventTypes)): stri
     .map((one) => ({ one, slips: slipsBetween(one.toLowerCase(), type.toLowerCase()) }))
     .toSorted((a, b) => a.slips - b.slips);
   return best && best.slips <= Math.max(best.one.length, type.length) / PER_SLIP ? best.one : undefined;
+}
+
+/** The field of the type's data that is misspelt so. Undefined: src/events.ts names this field, or none that is near. */
+export function nearestField(type: string, field: string): string | undefined {
+  const { shape = {} } = (typeOf(type)?.data ?? {}) as { shape?: object };
+  return Object.hasOwn(shape, field) ? undefined : nearestType(field, Object.keys(shape));
 }
 
 /** The number of letters to add, remove, replace or swap with a neighbour (optimal string alignment). */

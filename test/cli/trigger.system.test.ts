@@ -190,6 +190,7 @@ test.each([
   ],
   ['data.session_id=none', 'data.session_id of MessageReceived must be a UUID', '--set data.session_id='],
   ['session_id=none', 'data.session_id of MessageReceived must be a UUID', '--set data.session_id='],
+  ['data.bdoy=hi', 'MessageReceived has no field bdoy: did you mean data.body?', 'src/events.ts'],
   ['data.from=', 'data.from of MessageReceived must have 1 character or more', '--set data.from='],
   ['created_at=soon', 'created_at needs a time', '2026'],
   ['id=two words', 'this could not be read as an event', 'id'],

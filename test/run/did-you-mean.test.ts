@@ -1,7 +1,7 @@
 // Finds the known event type that was probably meant by an unknown one.
 import { expect, test } from 'vitest';
 import { unknownTypes } from '../../src/run/load-handlers.ts';
-import { nearestType } from '../../src/run/did-you-mean.ts';
+import { nearestField, nearestType } from '../../src/run/did-you-mean.ts';
 
 test.each<[string, string | undefined]>([
   ['MesageReceived', 'MessageReceived'],
@@ -27,4 +27,18 @@ test("E61: known types and '*' are not reported, and names of object properties 
     'constructor',
     'Mine',
   ]);
+});
+
+test.each([
+  ['MessageReceived', 'bdoy', 'body'],
+  ['MessageReceived', 'Form', 'from'],
+  ['MessageReceived', 'body', undefined],
+  ['MessageReceived', 'reactions', undefined],
+  ['MessageReceived', '__proto__', undefined],
+  ['MessageReceived', 'constructor', undefined],
+  ['MessageSent', 'bdoy', undefined],
+  ['__proto__', 'body', undefined],
+  ['Nobody', 'body', undefined],
+])('in the data of %s, %s is nearest to %s', (type, field, nearest) => {
+  expect(nearestField(type, field)).toBe(nearest);
 });

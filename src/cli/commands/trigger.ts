@@ -8,7 +8,8 @@ import { number, parse, UsageError, webAddress, type Command } from '../lib/comm
 import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { clock } from '../lib/store.ts';
 import { deliver, isTls, loopbackUrl } from '../lib/post.ts';
-import { hasExample, samples, type Sample } from '../lib/sample.ts';
+import { typeOf } from '../../wire/event-map.ts';
+import { samples, type Sample } from '../lib/sample.ts';
 
 /** All events are made before the first is sent, so their number is limited. */
 const MOST = 10_000;
@@ -39,7 +40,7 @@ const command: Command = {
     if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
     const other = webAddress('--url', values.url);
     const events = samples(type, repeat, values.set ?? []);
-    if (!hasExample(type)) warnOf(type);
+    if (!typeOf(type)?.example) warnOf(type);
     const copies = values.duplicate ? events.flatMap((event) => [event, event]) : events;
 
     const config = loadConfig(readEnv(), { only: NEEDED });

@@ -3,8 +3,8 @@
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { iso } from '../../base/clock.ts';
-import type { EventType } from '../../base/define-event.ts';
-import { eventTypes } from '../../wire/event-map.ts';
+import { nearestField } from '../../run/did-you-mean.ts';
+import { exampleOf, typeOf } from '../../wire/event-map.ts';
 import { parseCursor } from '../../wire/cursor.ts';
 import { factsOf, readDelivery, SENT_BY_KIT } from '../../wire/event.ts';
 import type { JsonObject } from '../../wire/json.ts';
@@ -31,10 +31,6 @@ type Issue = z.core.$ZodIssue;
 
 /** Ids of events that `trigger` sends begin with this. No id of the service does. */
 const OURS = 'trigger_';
-
-export function hasExample(type: string): boolean {
-  return typeOf(type)?.example !== undefined;
-}
 
 /** Different events of one session, a millisecond apart. Throws UsageError. */
 export function samples(type: string, repeat: number, assignments: string[]): Sample[] {
@@ -83,10 +79,16 @@ function sort(assignments: string[]) {
 
 function dataOf(type: string, session: string, at: number, set: Map<string, string>): JsonObject {
   const known = typeOf(type);
-  let data = { ...(known?.example?.({ n: at, session, at }) as JsonObject | undefined) };
+  let data = { ...exampleOf(type, { n: at, session, at }) } as JsonObject;
   // Entries instead of an assignment, because a field may be named __proto__.
-  for (const [field, text] of set)
+  for (const [field, text] of set) {
+    const near = nearestField(type, field);
+    if (near)
+      throw new UsageError(
+        `${clean(type)} has no field ${field}: did you mean data.${near}? If not, name it in src/events.ts`,
+      );
     data = Object.fromEntries([...Object.entries(data), [field, valueOf(type, data, field, text)]]) as JsonObject;
+  }
   const issue = known?.data.safeParse(data).error?.issues[0];
   if (issue) throw faultOf(type, issue);
   return data;
@@ -194,8 +196,4 @@ function checked(sample: Sample): Sample {
       `this could not be read as an event: ${reading.unreadable.reason}; change the type, or what --set names`,
     );
   return sample;
-}
-
-function typeOf(type: string): EventType<unknown> | undefined {
-  return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
 }

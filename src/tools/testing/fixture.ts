@@ -2,8 +2,8 @@
 // src/events.ts. Each event has its own id and cursor, and happens a second after the event before.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
-import type { EventType } from '../../base/define-event.ts';
-import { eventTypes, type EventMap } from '../../wire/event-map.ts';
+import { exampleOf, type EventMap } from '../../wire/event-map.ts';
+import { nearestField } from '../../run/did-you-mean.ts';
 import { signedHeaders } from '../../wire/sign.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
@@ -47,9 +47,11 @@ export function fixture<Type extends keyof EventMap | (string & {})>(
     ...overrides,
   };
   const about = { n, session: event.sessionId ?? SESSION, at: Date.parse(event.createdAt) };
-  const known: Record<string, EventType<unknown>> = eventTypes;
-  const example = Object.hasOwn(known, type) ? (known[type]?.example?.(about) as object | undefined) : undefined;
-  return { ...event, type, data: { ...example, ...data } as DataOf<Type> };
+  for (const field of Object.keys(data ?? {})) {
+    const near = nearestField(type, field);
+    if (near) throw new Error(`${type} has no field ${field}: did you mean ${near}? If not, name it in src/events.ts`);
+  }
+  return { ...event, type, data: { ...exampleOf(type, about), ...data } as DataOf<Type> };
 }
 
 /** One delivery (contract 6.3). `at` is the time of signing in Unix milliseconds. Default: now. */

@@ -16,6 +16,14 @@ test('each fixture is a new event, later than the one before', () => {
   expect(second.data.message_id).not.toBe(first.data.message_id);
 });
 
+test('a misspelt field is refused with the nearest name; fields unlike any named one are kept', () => {
+  const misspelt: object = { bdoy: 'hi' };
+  expect(() => fixture('MessageReceived', { data: misspelt })).toThrow('has no field bdoy: did you mean body?');
+  const other: object = { reactions: 1 };
+  expect(fixture('MessageReceived', { data: other }).data).toMatchObject({ body: 'hello', reactions: 1 });
+  expect(fixture('MessageSent', { data: { mesage_id: 'x' } }).data).toMatchObject({ mesage_id: 'x' });
+});
+
 test('session and time go into the data, where the kit reads them', () => {
   const session = '00000000-0000-4000-8000-00000000000a';
   const { data } = fixture('MessageReceived', { sessionId: session, createdAt: '2026-02-03T04:05:06.000Z' });
