@@ -6,6 +6,7 @@ import { ServiceError } from '../../src/service/errors.ts';
 import { createService, type Service } from '../../src/service/service.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import { holds } from './holds.ts';
+import { REASONS } from './reasons.ts';
 import { cut, errorOf, html, ok, refusal, sse, startClient, startService } from './scripted.ts';
 import { clientOf, ENV, QUOTE, ROUTES } from './calls.ts';
 
@@ -157,7 +158,7 @@ holds('7.3', 'the same quote never fires twice: the second send is refused, and 
   expect(simulator.history.all()).toHaveLength(2);
 });
 
-// 7.4: the reasons that change what the client does, or that it answers itself
+// 7.4
 
 holds('7.4', 'PAYLOAD_TOO_LARGE: a body above 12 MiB is not sent, and the error names media_asset_id', async () => {
   const { service, calls } = await startClient(ok());
@@ -167,32 +168,19 @@ holds('7.4', 'PAYLOAD_TOO_LARGE: a body above 12 MiB is not sent, and the error 
   expect(calls).toEqual([]);
 });
 
-const REASONS: [reason: string, status: number, code: string, repeated: boolean][] = [
-  ['RATE_LIMITED', 429, 'RATE_LIMITED', true],
-  ['API_KEY_RATE_LIMITED', 429, 'RATE_LIMITED', true],
-  ['ACCESS_CONTROL_UNAVAILABLE', 503, 'UNAVAILABLE', true],
-  ['RPC_DEADLINE_EXCEEDED', 504, 'UNAVAILABLE', true],
-  ['RPC_METHOD_NOT_FOUND', 404, 'NOT_FOUND', false],
-  ['RPC_METHOD_FORBIDDEN', 403, 'FORBIDDEN', false],
-  ['RPC_REQUEST_INVALID', 400, 'VALIDATION_FAILED', false],
-  ['RPC_DEADLINE_INVALID', 400, 'VALIDATION_FAILED', false],
-  ['BILLING_QUOTE_REQUIRED', 428, 'PAYMENT_REQUIRED', false],
-  ['BILLING_QUOTE_EXPIRED', 409, 'CONFLICT', false],
-  ['SESSION_NOT_FOUND', 404, 'NOT_FOUND', false],
-  ['SESSION_DISCONNECTED', 409, 'CONFLICT', false],
-  ['MEDIA_NOT_FOUND', 404, 'NOT_FOUND', false],
-];
-for (const [reason, status, code, repeated] of REASONS)
-  holds(
-    '7.4',
-    `${reason} is ${status} ${code}, ${repeated ? 'and a read is repeated' : 'for the caller'}`,
-    async () => {
-      const { service, calls } = await startClient([refusal(status, code, reason), ok()]);
-      const outcome = await service.call('GetSession', {}).catch((error: unknown) => error);
-      expect(calls).toHaveLength(repeated ? 2 : 1);
-      if (!repeated) expect(outcome).toMatchObject({ reason, status, code, retryable: false });
-    },
-  );
+/** The first call changes something and is never repeated. The second only reads. */
+for (const [reason, status] of REASONS) {
+  const [code = '', , repeated] = CATEGORIES.find(([, statuses]) => statuses.includes(status)) ?? [];
+  const reaction = repeated ? 'repeats a read' : 'repeats no call';
+  holds('7.4', `after ${reason} (${status} ${code}) the client ${reaction}`, async () => {
+    const refused = refusal(status, code, reason);
+    const { service, calls } = await startClient([refused, refused, ok()]);
+    const error = await errorOf(service.call('DeleteCrmList', {}));
+    expect(error).toMatchObject({ reason, status, code, uncertain: status >= 500, retryable: status === 429 });
+    await service.call('GetSession', {}).catch(() => {});
+    expect(calls).toHaveLength(repeated ? 3 : 2);
+  });
+}
 
 // 8
 

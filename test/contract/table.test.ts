@@ -1,7 +1,8 @@
-// The table of `npm run -s contract`, and that the tests name every section that concerns the kit.
+// The table of `npm run -s contract`, and that the tests name every section that concerns the kit and every reason.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { REASONS } from './reasons.ts';
 import { statementsOf, tableOf, type Report } from './table.ts';
 
 type Result = Report['testResults'][number]['assertionResults'][number];
@@ -62,4 +63,22 @@ test('every section that concerns the kit has a statement, and no test names ano
     ([, section = '']) => section,
   );
   expect(new Set(named)).toEqual(new Set(SECTIONS));
+});
+
+// Each listed reason is a row: errors-and-limits.test.ts makes a test of it.
+test('the list of reasons has the 68 of contract 7.4, each once', () => {
+  expect(new Set(REASONS.map(([reason]) => reason)).size).toBe(REASONS.length);
+  expect(REASONS).toHaveLength(68);
+});
+
+test('each reason that the simulator sends is listed, with the same status', () => {
+  const folder = join(import.meta.dirname, '..', '..', 'src', 'tools', 'simulator');
+  const source = readdirSync(folder)
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .join('\n');
+  const sent = [...source.matchAll(/\((\d{3}), '([A-Z_]+)'/g)].map(([, status, reason]) => `${status} ${reason}`);
+  const listed = REASONS.map(([reason, status]) => `${status} ${reason}`);
+  // Contract 4.2 names this reason without a status.
+  expect(sent.filter((one) => !listed.includes(one) && one !== '409 ASSIGNMENT_CONFLICT')).toEqual([]);
+  expect(sent.length).toBeGreaterThan(30);
 });
