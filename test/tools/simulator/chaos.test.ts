@@ -76,7 +76,7 @@ test.each<[FaultName, number, string?]>([
   ['F34', 400, 'EVENT_CURSOR_INVALID'],
   ['F35 not found', 404],
   ['F35 too large', 413, 'PAYLOAD_TOO_LARGE'],
-])('7.2: the fault %s is a refusal with status %i', async (name, status, reason) => {
+])('7.2: the fault %s of the simulator answers a call with the status %i', async (name, status, reason) => {
   const { replay } = await setUp();
   const response = await replay(name);
   const { error } = (await response.json()) as { error: { reason?: string } };
