@@ -88,6 +88,20 @@ holds('4.2', 'the client sends an assignment_version back exactly; a stale one g
   expect(calls[1]?.body.request).toEqual({ conversation_id: 'a', assignment_version: version });
 });
 
+holds('4.2', 'the client passes on FAILED_PRECONDITION with any status and code, and repeats no call', async () => {
+  const answers = [
+    [400, 'VALIDATION_FAILED'],
+    [409, 'CONFLICT'],
+    [412, 'FAILED_PRECONDITION'],
+  ] as const;
+  for (const [status, code] of answers) {
+    const { service, calls } = await startClient(refusal(status, code, 'FAILED_PRECONDITION'));
+    const error = await errorOf(service.call('PurgeCrmArchived', {}, { idempotent: true }));
+    expect(error).toMatchObject({ status, code, reason: 'FAILED_PRECONDITION', retryable: false, uncertain: false });
+    expect(calls).toHaveLength(1);
+  }
+});
+
 holds('4.2', 'the client calls operations that the contract only names, and any other operation', async () => {
   const answer = { devices: [{ id: 'a' }] };
   const { service, odd } = await startClient(ok(answer));
@@ -338,4 +352,16 @@ holds('5.6', 'the client keeps to API_CALLS_PER_MINUTE, which can be the API key
   for (let i = 0; i < 10; i++) await service.call('GetSession', {}, { withinMs: 1 }).catch(() => {});
   expect(calls.length).toBeGreaterThan(0);
   expect(calls.length).toBeLessThanOrEqual(5);
+});
+
+holds('5.6', 'calls of all routes count towards the API key’s own limit', async () => {
+  const { url, calls } = await startService({ body: 'event: end\ndata: {}\n\n' });
+  const limits = { API_CALLS_PER_MINUTE: '4', RECONCILE_CALLS_PER_MINUTE: '1', PAID_OPERATIONS: 'allow' };
+  const service = clientOf(loadConfig({ ...ENV, ...limits, API_BASE_URL: url }));
+  const { quote, media, resume } = ROUTES;
+  for (const call of [quote, media, resume]) await call(service).catch(() => {});
+  expect(calls).toHaveLength(3);
+  const late = service.send({}, { ...QUOTE, withinMs: 1 });
+  expect(await errorOf(late)).toMatchObject({ code: 'RATE_LIMITED', status: 0 });
+  expect(calls).toHaveLength(3);
 });

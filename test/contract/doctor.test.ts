@@ -6,7 +6,7 @@ import { clocks, key } from '../../src/cli/doctor/service.ts';
 import type { Env } from '../../src/config.ts';
 import { createClock } from '../store-file.ts';
 import { holds } from './holds.ts';
-import { API_KEY, ok, startService } from './scripted.ts';
+import { API_KEY, ok, refusal, startService, type Answer } from './scripted.ts';
 
 const examined = (check: Check, env: Env): Promise<Finding[]> =>
   Array.fromAsync(examine([check], { env, clock: createClock(), url: undefined }));
@@ -50,4 +50,26 @@ holds('5.1', 'doctor calls GET {base_url}/ without the API key', async () => {
   await examined(clocks, { API_BASE_URL: url, API_KEY });
   expect(calls).toMatchObject([{ method: 'GET', path: '/v1/' }]);
   expect(calls[0]?.headers).not.toHaveProperty('authorization');
+});
+
+const REFUSED: [section: string, what: string, answer: Answer, says: RegExp][] = [
+  ['5.1', 'that the service refuses', refusal(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED'), /API_AUTH_REVOKED.*another/],
+  ['5.3', 'without events:read', ok({ scopes: ['groups:read'] }), /not events:read.*scope events:read/],
+  ['5.5', 'that does not allow this address', refusal(403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN'), /allowed IPs/],
+];
+for (const [section, what, answer, says] of REFUSED)
+  holds(section, `doctor reports an API key ${what}, and says what to do`, async () => {
+    const { url } = await startService(answer);
+    const [finding] = await examined(key, { API_BASE_URL: url, API_KEY });
+    expect(finding?.state).not.toBe('ok');
+    expect(`${finding?.detail} ${finding?.remedy}`).toMatch(says);
+  });
+
+holds('6.3', 'doctor reports a clock that is 5 minutes from that of the service', async () => {
+  const clock = createClock();
+  const date = (ms: number): Answer => ({ headers: { date: new Date(clock.now() + ms).toUTCString() }, body: '' });
+  const { url } = await startService(date(300_000), date(-300_000), date(0));
+  const states = [];
+  for (let i = 0; i < 3; i++) states.push((await examined(clocks, { API_BASE_URL: url }))[0]?.state);
+  expect(states).toEqual(['fault', 'fault', 'ok']);
 });

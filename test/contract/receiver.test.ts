@@ -302,6 +302,15 @@ holds('6.3', 'a signature covers the raw body: other bytes of the same JSON are 
   expect(await deliver(receiver.port, spaced)).toBe(204);
 });
 
+holds('6.3', 'a signature covers the raw bytes of a body, also those that are no UTF-8', async () => {
+  const receiver = await startReceiver();
+  const bytes = Buffer.from([...Buffer.from('{"id":"'), 0xff, 0xfe, ...Buffer.from('"}')]);
+  const asText = signed(Buffer.from(bytes.toString()));
+  expect(await deliver(receiver.port, bytes, asText)).toBe(401);
+  expect(await deliver(receiver.port, bytes)).toBe(204);
+  expect(kept(receiver).quarantine).toHaveLength(1);
+});
+
 holds('6.3', 'the receiver refuses an unsigned body before it parses it, whatever it holds', async () => {
   const receiver = await startReceiver();
   for (const bytes of ['{', '[[[[', body])
@@ -351,6 +360,12 @@ for (const [where, value] of Object.entries({
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body, { 'X-Svc-Signature': value })).toBe(204);
   });
+
+holds('6.3', 'a value of another version beside a v1= value that matches does not matter', async () => {
+  const receiver = await startReceiver();
+  expect(await deliver(receiver.port, body, { 'X-Svc-Signature': `v2=${BAD}` })).toBe(401);
+  expect(await deliver(receiver.port, body, { 'X-Svc-Signature': `v2=${BAD},v1=${hmac(body)}` })).toBe(204);
+});
 
 holds('6.3', 'a delivery with two v1= values that both do not match is refused', async () => {
   const receiver = await startReceiver();

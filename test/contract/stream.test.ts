@@ -207,6 +207,13 @@ holds('5.1', 'GET /events carries Authorization: Bearer <API_KEY>', async () => 
   expect(calls[0]?.headers).toMatchObject({ authorization: `Bearer ${API_KEY}`, accept: 'text/event-stream' });
 });
 
+for (const reason of ['API_AUTH_REQUIRED', 'API_AUTH_REVOKED'])
+  holds('5.1', `the stream reader ends when GET /events gets 401 ${reason}, and does not reconnect`, async () => {
+    const { error, calls } = await read([refusal(401, 'UNAUTHENTICATED', reason), stay()]);
+    expect(error).toMatchObject({ code: 'UNAUTHENTICATED', reason, status: 401 });
+    expect(calls).toHaveLength(1);
+  });
+
 holds('5.3', 'an API key without events:read stops the stream of reconciliation, and its state says why', async () => {
   const { following, state } = await startFollower([refusal(403, 'FORBIDDEN')]);
   await following;
@@ -264,6 +271,14 @@ holds('6.1', 'the stream reader ends a connection only after more than 25 second
   const limits = timer.mock.calls.flatMap(([, ms = 0]) => (ms > 20_000 ? [ms] : []));
   expect(limits.length).toBeGreaterThan(0);
   expect(Math.min(...limits)).toBeGreaterThan(25_000);
+});
+
+holds('6.1', 'an event name that the contract does not list changes nothing in the stream', async () => {
+  const { cursors, news } = await read([stay(domain('1'), ['later', { any: 'thing' }, '9'], domain('2'))], {
+    items: 2,
+  });
+  expect(cursors).toEqual(['1', '2']);
+  expect(news).toEqual([{ kind: 'open', after: null }]);
 });
 
 for (const reason of REASONS)
