@@ -219,7 +219,8 @@ test('5.5, 7.4: a call from an address that its API key does not allow gets API_
   expect(refusal(await replay({}))).toEqual([403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN']);
 });
 
-test.each([
+/** All routes that need an API key. */
+const ROUTES = [
   ['GET', '/v1'],
   ['GET', '/v1/events'],
   ['GET', '/v1/media/a-picture'],
@@ -228,14 +229,31 @@ test.each([
   ['POST', '/v1/billing/quotes'],
   ['POST', '/v1/sessions/resume'],
   ['POST', '/v1/sessions/create'],
-])("5.6, 7.4: an API key's own limit also holds on %s %s: API_KEY_RATE_LIMITED", async (method, path) => {
-  const { ask, clock, replay } = await setUp({ perMinute: 1 });
-  await replay({});
-  const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
-  expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
-  clock.at += 60_000;
-  expect((await replay({})).status).toBe(200);
-});
+] as const;
+
+test.each(ROUTES)(
+  '5.1, 7.1: %s %s without an API key gets 401, in an envelope with the id of the call',
+  async (...route) => {
+    const { ask } = await setUp();
+    const [method, path] = route;
+    const body = method === 'POST' ? { body: '{"request":{}}' } : {};
+    const answered = await ask(method, path, { ...body, headers: NO_KEY });
+    expect(refusal(answered)).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+    expect(answered.body).toMatchObject({ error: { requestId: answered.headers.get('x-request-id') } });
+  },
+);
+
+test.each(ROUTES)(
+  "5.6, 7.4: an API key's own limit also holds on %s %s: API_KEY_RATE_LIMITED",
+  async (method, path) => {
+    const { ask, clock, replay } = await setUp({ perMinute: 1 });
+    await replay({});
+    const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
+    expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
+    clock.at += 60_000;
+    expect((await replay({})).status).toBe(200);
+  },
+);
 
 test.each([
   ['GET', '/v1/media/1', 60],
@@ -248,6 +266,41 @@ test.each([
   const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
   for (let i = 0; i < most; i++) expect((await call()).status).not.toBe(429);
   expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+});
+
+test('5.6, 8: the limit of the account also holds for an API key with a limit of its own', async () => {
+  const { keys, post, replay } = await setUp({ perMinute: 5 });
+  const { secret } = keys.create({ name: 'another', scopes: ['events:read'], validDays: null });
+  const authorization = `Bearer ${secret}`;
+  for (let i = 0; i < 119; i++) await post('ReplayEvents', '{"request":{}}', { authorization });
+  expect((await replay({})).status).toBe(200);
+  expect(refusal(await replay({}))).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+});
+
+test('8: POST /sessions/create and /sessions/resume share the 10 calls of the account', async () => {
+  const { ask } = await setUp({ scopes: ['sessions:manage'] });
+  const call = (what: string) => ask('POST', `/v1/sessions/${what}`, { body: '{"request":{}}' });
+  for (let i = 0; i < 5; i++) await call('create');
+  for (let i = 0; i < 5; i++) expect((await call('resume')).status).not.toBe(429);
+  for (const what of ['create', 'resume'])
+    expect(refusal(await call(what))).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+});
+
+test('9: the simulator has no routes outside /v1', async () => {
+  const { ask } = await setUp();
+  for (const path of ['/events', '/rpc/GetApiKeyIdentity', '/v2/rpc/GetApiKeyIdentity'])
+    expect(refusal(await ask('POST', path, { body: '{"request":{}}' }))).toEqual([404, 'NOT_FOUND']);
+});
+
+test('3.1: a rotation keeps the scopes, the numbers and the used calls of an API key', async () => {
+  const { history, key, keys, post } = await setUp({ perMinute: 2 });
+  const numbers = history.numbers.slice(0, 1);
+  keys.edit(key, { numbers });
+  const ask = (secret: string) => post('ReplayEvents', '{"request":{}}', { authorization: `Bearer ${secret}` });
+  const [first, second] = [keys.rotate(key, 1), keys.rotate(key, 1)];
+  expect(key.attributes).toMatchObject({ scopes: ['events:read'], numbers });
+  expect([(await ask(first)).status, (await ask(second)).status]).toEqual([200, 200]);
+  expect(refusal(await ask(second))).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
 });
 
 test.each(['resume', 'create'])('8: the simulator refuses a body of POST /sessions/%s above 4 KiB', async (what) => {

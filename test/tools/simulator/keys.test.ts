@@ -165,3 +165,18 @@ test('6.3: a webhook of an API key restricted to numbers gets no account-wide ev
   expect(webhook.events).toContain('MessageReceived');
   expect(webhook.events).not.toContain('CampaignUpdated');
 });
+
+test('2.16: the limits of webhooks count by API key: another key can have the same address', async () => {
+  await withWebhooks(5);
+  const other = await withWebhooks(4);
+  expect((await webhooks.register(other, { url })).webhook.url).toBe(url);
+});
+
+test('2.16, 5.1: the secrets of an API key and of a webhook are shown once', async () => {
+  const { key, secret } = keys.create(base);
+  const { webhook, secret: signing } = await webhooks.register(key, { url });
+  const later = JSON.stringify([key, webhook, webhooks.all(), webhook.log()]);
+  expect(later).toContain(url);
+  expect(later).not.toContain(secret);
+  expect(later).not.toContain(signing);
+});

@@ -167,6 +167,14 @@ describe('4.5: pages', () => {
       expect(refusal(await call('ListMessages', request))).toEqual(INVALID);
   });
 
+  test('4.5: an empty cursor asks for the first page of a list', async () => {
+    const { call, service } = await setUp({ scopes: SCOPES });
+    service.happen(3);
+    const omitted = await call('ListMessages', { limit: 2 });
+    expect(omitted.body['next_cursor']).not.toBe('');
+    expect((await call('ListMessages', { limit: 2, cursor: '' })).body).toEqual(omitted.body);
+  });
+
   test('4.5: a list that changes between two pages neither skips nor repeats an item', async () => {
     const { call, history, service } = await setUp({ scopes: SCOPES });
     service.happen(30);

@@ -9,9 +9,9 @@ interface Block {
   data: Record<string, unknown>;
 }
 
-async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1) {
+async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1, sessions = 2) {
   const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
-  const service = createSimulatedService({ seed: 1, clock, speed });
+  const service = createSimulatedService({ seed: 1, clock, speed, sessions });
   const { key, secret } = service.keys.create({
     name: 'tests',
     scopes: ['events:read'],
@@ -158,6 +158,15 @@ test('6.1, 8: a stream needs events:read, and can be opened 10 times a minute', 
   expect(await refusal()).toEqual([403, undefined]);
 });
 
+test('8: all API keys of an account share its 10 opens of streams a minute', async () => {
+  const { service, open, refusal } = await setUp();
+  const { secret } = service.keys.create({ name: 'another', scopes: ['events:read'], validDays: null });
+  for (let i = 0; i < 9; i++) await open();
+  const another = { authorization: `Bearer ${secret}` };
+  expect((await open('', another)).response.status).toBe(200);
+  expect(await refusal('', another)).toEqual([429, 'RATE_LIMITED']);
+});
+
 test('3.1, 6.1: revoking an API key sends an error event on its streams, and closes them', async () => {
   const { service, key, open } = await setUp();
   const { blocks, ended, response } = await open();
@@ -225,6 +234,23 @@ test('6.3, E28: a test event is never on the stream', async () => {
   service.happen(1, 'webhook.ping');
   const [event] = service.happen();
   await until(() => expect(cursorsOf(blocks)).toEqual([event?.cursor]));
+});
+
+test('4.4: a stream with two session_id has the events of both numbers, and of no third', async () => {
+  const { service, open } = await setUp({}, 1, 3);
+  const [one = '', two = '', three = ''] = service.history.numbers;
+  const { blocks } = await open(`?session_id=${one}&session_id=${two}`);
+  const cursorOf = (sessionId: string) => service.happen(1, 'MessageReceived', { sessionId })[0]?.cursor;
+  const [, first, second] = [cursorOf(three), cursorOf(two), cursorOf(one)];
+  await until(() => expect(cursorsOf(blocks)).toEqual([first, second]));
+});
+
+test.each(['false', '1', ''])('4.4: include_product=%s adds no account-wide events', async (value) => {
+  const { service, open } = await setUp();
+  const { blocks } = await open(`?include_product=${value}`);
+  service.happen(1, 'CampaignUpdated');
+  const [message] = service.happen();
+  await until(() => expect(cursorsOf(blocks)).toEqual([message?.cursor]));
 });
 
 test('4.4: a stream may name session_id 1000 times', async () => {

@@ -39,6 +39,7 @@ async function setUp(
 }
 
 const idOf = ({ body }: Got): unknown => (JSON.parse(body.toString()) as { id: unknown }).id;
+const typeOf = ({ headers }: Got): unknown => headers['x-svc-event-type'];
 const signatureOf = (secret: string, seconds: number, body: Buffer): string =>
   `v1=${createHmac('sha256', secret).update(`${seconds}.${body.toString()}`).digest('hex')}`;
 
@@ -334,4 +335,38 @@ test('6.4, E28: if events are bare in all, the envelope names no session either'
   expect(session()).toBeNull();
   await sender.deliver(history.next('MessageReceived'));
   expect(session(), 'the contract shows that it has one').toEqual(expect.any(String));
+});
+
+test('6.3: a webhook gets events of the types that it chose, and no others', async () => {
+  const { got, service, key, url } = await setUp();
+  await service.webhooks.register(key, { url: `${url}chosen`, events: ['MessageSent'] });
+  const chosen = () => got.filter(({ path }) => path === '/chosen').map(typeOf);
+  for (const type of ['MessageReceived', 'MessageSent', 'CampaignUpdated']) service.happen(1, type);
+  await service.webhooks.settled();
+  expect(got).toHaveLength(4);
+  expect(chosen()).toEqual(['MessageSent']);
+});
+
+test('6.3: each webhook gets its own delivery of an event, with its own id and secret', async () => {
+  const { got, service, key, sender, url } = await setUp();
+  const { webhook: other } = await service.webhooks.register(key, { url: `${url}other`, secret: 'whsec_other' });
+  service.happen();
+  await service.webhooks.settled();
+  expect(new Set(got.map(idOf)).size).toBe(1);
+  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(2);
+  for (const { path, headers, body } of got) {
+    const [id, secret] = path === '/other' ? [other.id, 'whsec_other'] : [sender.id, SECRET];
+    expect(JSON.parse(body.toString())).toMatchObject({ webhook_id: id });
+    expect(headers['x-svc-signature']).toBe(signatureOf(secret, SECONDS, body));
+  }
+});
+
+test('5.4, 6.3: a webhook of an API key restricted to numbers gets only their events', async () => {
+  const { got, service, key, history } = await setUp();
+  const [one = '', other = ''] = history.numbers;
+  service.keys.edit(key, { numbers: [one] });
+  for (const sessionId of [other, one]) service.happen(1, 'MessageReceived', { sessionId });
+  service.happen(1, 'CampaignUpdated');
+  await service.webhooks.settled();
+  expect(got.map(({ body }) => (JSON.parse(body.toString()) as { session_id: string }).session_id)).toEqual([one]);
 });
