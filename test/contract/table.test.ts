@@ -71,14 +71,19 @@ test('the list of reasons has the 68 of contract 7.4, each once', () => {
   expect(REASONS).toHaveLength(68);
 });
 
-test('each reason that the simulator sends is listed, with the same status', () => {
-  const folder = join(import.meta.dirname, '..', '..', 'src', 'tools', 'simulator');
-  const source = readdirSync(folder)
-    .map((file) => readFileSync(join(folder, file), 'utf8'))
-    .join('\n');
-  const sent = [...source.matchAll(/\((\d{3}), '([A-Z_]+)'/g)].map(([, status, reason]) => `${status} ${reason}`);
+test('each reason that the simulator sends is listed with the same status, and its tests name it', () => {
+  const root = join(import.meta.dirname, '..', '..');
+  const textOf = (folder: string): string =>
+    readdirSync(join(root, folder))
+      .map((file) => readFileSync(join(root, folder, file), 'utf8'))
+      .join('\n');
+  const source = textOf('src/tools/simulator');
+  const tests = textOf('test/tools/simulator');
+  const sent = [...source.matchAll(/\((\d{3}), '([A-Z_]+)'/g)].map(([, status, reason = '']) => ({ status, reason }));
+  expect(sent.length).toBeGreaterThan(30);
   const listed = REASONS.map(([reason, status]) => `${status} ${reason}`);
   // Contract 4.2 names this reason without a status.
-  expect(sent.filter((one) => !listed.includes(one) && one !== '409 ASSIGNMENT_CONFLICT')).toEqual([]);
-  expect(sent.length).toBeGreaterThan(30);
+  const known = [...listed, '409 ASSIGNMENT_CONFLICT'];
+  expect(sent.filter(({ status, reason }) => !known.includes(`${status} ${reason}`))).toEqual([]);
+  expect(sent.filter(({ reason }) => !tests.includes(reason))).toEqual([]);
 });
