@@ -16,7 +16,7 @@ function silence(more: { missed?: number; failureRun?: number; refused?: string 
   return explainSilence({ now: START + 600_000, status, types: [type], refused: [] });
 }
 
-holds('3.2', 'a disabled webhook has no deliveries: what replay shows meanwhile raises an alarm', () => {
+holds('3.2', 'a disabled webhook has no deliveries: events that only replay shows raise an alarm', () => {
   expect(silence({})).toBeNull();
   expect(silence({ missed: 3 })).toMatch(/replay or stream brought 3 × MessageReceived.*switched off/);
 });

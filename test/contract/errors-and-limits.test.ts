@@ -6,6 +6,7 @@ import { ServiceError } from '../../src/service/errors.ts';
 import { createService, type Service } from '../../src/service/service.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import { holds } from './holds.ts';
+import { REASONS } from './reasons.ts';
 import { cut, errorOf, html, ok, refusal, sse, startClient, startService } from './scripted.ts';
 import { clientOf, ENV, QUOTE, ROUTES } from './calls.ts';
 
@@ -13,7 +14,7 @@ const MIB = 1024 * 1024;
 
 // 7.1
 
-holds('7.1', 'an error has code, reason and requestId', async () => {
+holds('7.1', 'an error of the client has the code, reason, requestId and status of the answer', async () => {
   const { service } = await startClient(refusal(409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED'));
   expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({
     code: 'CONFLICT',
@@ -23,23 +24,23 @@ holds('7.1', 'an error has code, reason and requestId', async () => {
   });
 });
 
-holds('7.1', 'reason may be absent', async () => {
+holds('7.1', 'an answer without a reason becomes an error whose reason is null', async () => {
   const { service } = await startClient(refusal(404, 'NOT_FOUND'));
   expect(await errorOf(service.call('GetSession', {}))).toMatchObject({ code: 'NOT_FOUND', reason: null });
 });
 
-holds('7.1', 'the header x-request-id has the id of the call, also if the body has none', async () => {
+holds('7.1', 'an error of the client takes its requestId from x-request-id if the body has none', async () => {
   const { service } = await startClient({ status: 500, headers: { 'x-request-id': 'r-2' }, body: 'no envelope' });
   expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ requestId: 'r-2' });
 });
 
-holds('7.1', 'behaviour is decided by the code, also if the status is another', async () => {
+holds('7.1', 'the client decides by the code of an error, also if the status is another', async () => {
   const { service, calls } = await startClient([refusal(418, 'UNAVAILABLE'), ok()]);
   await service.call('GetSession', {});
   expect(calls).toHaveLength(2);
 });
 
-holds('7.1', 'the message is never compared or shown, because it may change', async () => {
+holds('7.1', 'the client neither compares nor shows the message of an error, because it may change', async () => {
   const errors = ['Chave revogada', 'RATE_LIMITED: tente de novo'].map(async (message) => {
     const body = { error: { code: 'FORBIDDEN', message, requestId: 'r-1' } };
     const { service, calls } = await startClient({ status: 403, body });
@@ -67,14 +68,14 @@ const CATEGORIES: [code: string, statuses: number[], repeated: boolean, reaction
 ];
 for (const [code, statuses, repeated, reaction] of CATEGORIES)
   for (const status of statuses) {
-    holds('7.2', `${status} ${code} ${reaction}`, async () => {
+    holds('7.2', `a read that gets ${status} ${code} ${reaction}`, async () => {
       const { service, calls, waits } = await startClient([refusal(status, code), refusal(status, code), ok()]);
       const outcome = await service.call('GetSession', {}).catch((error: unknown) => error);
       expect(calls).toHaveLength(repeated ? 3 : 1);
       if (repeated) expect(waits[1]).toBeGreaterThan((waits[0] ?? 0) / 2);
       else expect(outcome).toMatchObject({ code, status, retryable: false, uncertain: false });
     });
-    holds('7.2', `${status} without an error envelope, as from a proxy, is ${code}`, async () => {
+    holds('7.2', `the client reads ${status} without an error envelope, as from a proxy, as ${code}`, async () => {
       const { service, calls } = await startClient([html(status), ok()]);
       if (repeated) await service.call('GetSession', {});
       else expect(await errorOf(service.call('GetSession', {}))).toMatchObject({ code, status });
@@ -82,17 +83,13 @@ for (const [code, statuses, repeated, reaction] of CATEGORIES)
     });
   }
 
-holds(
-  '7.2',
-  'RATE_LIMITED: what changes something was surely not done, and may be made again by the caller',
-  async () => {
-    const { service, calls } = await startClient(refusal(429, 'RATE_LIMITED', 'RATE_LIMITED'));
-    expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ uncertain: false, retryable: true });
-    expect(calls).toHaveLength(1);
-  },
-);
+holds('7.2', 'after 429 an operation that changes something was not done, and the caller may repeat it', async () => {
+  const { service, calls } = await startClient(refusal(429, 'RATE_LIMITED', 'RATE_LIMITED'));
+  expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ uncertain: false, retryable: true });
+  expect(calls).toHaveLength(1);
+});
 
-holds('7.2', 'INTERNAL: the error has the requestId to report', async () => {
+holds('7.2', 'an error INTERNAL has the requestId to report', async () => {
   const { service } = await startClient(refusal(500, 'INTERNAL'));
   expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ code: 'INTERNAL', requestId: 'r-1' });
 });
@@ -104,7 +101,7 @@ const UNCERTAIN: [status: number, reason: string][] = [
   [504, 'RPC_DEADLINE_EXCEEDED'],
 ];
 for (const [status, reason] of UNCERTAIN)
-  holds('7.3', `a send with ${status} ${reason} is uncertain, and not sent again`, async () => {
+  holds('7.3', `a send that gets ${status} ${reason} is uncertain, and is not repeated`, async () => {
     const { service, calls } = await startClient(refusal(status, 'UNAVAILABLE', reason));
     const sending = service.send({ body: 'hi' }, { ...QUOTE, idempotent: true });
     expect(await errorOf(sending)).toMatchObject({ reason, uncertain: true, retryable: false });
@@ -119,7 +116,7 @@ for (const status of [503, 504])
     expect(calls).toHaveLength(1);
   });
 
-holds('7.3', 'a send whose answer is lost is uncertain, too', async () => {
+holds('7.3', 'a send whose answer is lost is uncertain, and is not repeated', async () => {
   const { service, calls } = await startClient(cut);
   expect(await errorOf(service.send({}, QUOTE))).toMatchObject({ uncertain: true, retryable: false });
   expect(calls).toHaveLength(1);
@@ -139,14 +136,14 @@ async function sendUncertain() {
   return { simulator, service, quoteId, error };
 }
 
-holds('7.3', 'after an uncertain send, ListMessages or the event MessageSent shows that it was made', async () => {
+holds('7.3', 'after an uncertain send, ListMessages and the event MessageSent show that it was made', async () => {
   const { simulator, service, error } = await sendUncertain();
   expect(error).toMatchObject({ uncertain: true });
   expect(await Array.fromAsync(service.items('ListMessages', {}))).toMatchObject([{ body: 'hi' }]);
   expect(simulator.history.all().map(({ type }) => type)).toEqual(['MessageSent']);
 });
 
-holds('7.3', 'the same quote never fires twice: the second send is refused, and a new quote sends again', async () => {
+holds('7.3', 'a second send with the same quote is refused, and a new quote sends again', async () => {
   const { simulator, service, quoteId } = await sendUncertain();
   expect(await errorOf(service.send({ body: 'hi' }, { quoteId }))).toMatchObject({
     code: 'CONFLICT',
@@ -157,9 +154,9 @@ holds('7.3', 'the same quote never fires twice: the second send is refused, and 
   expect(simulator.history.all()).toHaveLength(2);
 });
 
-// 7.4: the reasons that change what the client does, or that it answers itself
+// 7.4
 
-holds('7.4', 'PAYLOAD_TOO_LARGE: a body above 12 MiB is not sent, and the error names media_asset_id', async () => {
+holds('7.4', 'the client sends no body above 12 MiB: the error PAYLOAD_TOO_LARGE names media_asset_id', async () => {
   const { service, calls } = await startClient(ok());
   const error = await errorOf(service.call('UploadMedia', { file: 'x'.repeat(12 * MIB) }));
   expect(error).toMatchObject({ code: 'VALIDATION_FAILED', reason: 'PAYLOAD_TOO_LARGE', uncertain: false });
@@ -167,32 +164,19 @@ holds('7.4', 'PAYLOAD_TOO_LARGE: a body above 12 MiB is not sent, and the error 
   expect(calls).toEqual([]);
 });
 
-const REASONS: [reason: string, status: number, code: string, repeated: boolean][] = [
-  ['RATE_LIMITED', 429, 'RATE_LIMITED', true],
-  ['API_KEY_RATE_LIMITED', 429, 'RATE_LIMITED', true],
-  ['ACCESS_CONTROL_UNAVAILABLE', 503, 'UNAVAILABLE', true],
-  ['RPC_DEADLINE_EXCEEDED', 504, 'UNAVAILABLE', true],
-  ['RPC_METHOD_NOT_FOUND', 404, 'NOT_FOUND', false],
-  ['RPC_METHOD_FORBIDDEN', 403, 'FORBIDDEN', false],
-  ['RPC_REQUEST_INVALID', 400, 'VALIDATION_FAILED', false],
-  ['RPC_DEADLINE_INVALID', 400, 'VALIDATION_FAILED', false],
-  ['BILLING_QUOTE_REQUIRED', 428, 'PAYMENT_REQUIRED', false],
-  ['BILLING_QUOTE_EXPIRED', 409, 'CONFLICT', false],
-  ['SESSION_NOT_FOUND', 404, 'NOT_FOUND', false],
-  ['SESSION_DISCONNECTED', 409, 'CONFLICT', false],
-  ['MEDIA_NOT_FOUND', 404, 'NOT_FOUND', false],
-];
-for (const [reason, status, code, repeated] of REASONS)
-  holds(
-    '7.4',
-    `${reason} is ${status} ${code}, ${repeated ? 'and a read is repeated' : 'for the caller'}`,
-    async () => {
-      const { service, calls } = await startClient([refusal(status, code, reason), ok()]);
-      const outcome = await service.call('GetSession', {}).catch((error: unknown) => error);
-      expect(calls).toHaveLength(repeated ? 2 : 1);
-      if (!repeated) expect(outcome).toMatchObject({ reason, status, code, retryable: false });
-    },
-  );
+/** The first call changes something and is never repeated. The second only reads. */
+for (const [reason, status] of REASONS) {
+  const [code = '', , repeated] = CATEGORIES.find(([, statuses]) => statuses.includes(status)) ?? [];
+  const reaction = repeated ? 'repeats a read' : 'repeats no call';
+  holds('7.4', `after ${reason} (${status} ${code}) the client ${reaction}`, async () => {
+    const refused = refusal(status, code, reason);
+    const { service, calls } = await startClient([refused, refused, ok()]);
+    const error = await errorOf(service.call('DeleteCrmList', {}));
+    expect(error).toMatchObject({ reason, status, code, uncertain: status >= 500, retryable: status === 429 });
+    await service.call('GetSession', {}).catch(() => {});
+    expect(calls).toHaveLength(repeated ? 3 : 2);
+  });
+}
 
 // 8
 
@@ -206,7 +190,7 @@ async function proveLimit(most: number, call: (service: Service) => Promise<unkn
   expect([calls.length, clock.time]).toEqual([most, began]);
 }
 
-holds('8', 'operations and sends: at most 120 a minute, together with reconciliation’s', async () => {
+holds('8', 'the client makes at most 120 operations and sends a minute, with reconciliation’s calls', async () => {
   const { url, calls } = await startService(ok());
   const config = loadConfig({ ...ENV, API_BASE_URL: url, PAID_OPERATIONS: 'allow' });
   const service = clientOf(config);
@@ -221,11 +205,11 @@ holds('8', 'operations and sends: at most 120 a minute, together with reconcilia
   expect(calls.length + config.RECONCILE_CALLS_PER_MINUTE).toBe(120);
 });
 
-holds('8', 'POST /billing/quotes: at most 60 a minute', () => proveLimit(60, ROUTES.quote));
-holds('8', 'GET /media/{id}: at most 60 a minute', () => proveLimit(60, ROUTES.media));
-holds('8', 'POST /sessions/resume: at most 10 a minute', () => proveLimit(10, ROUTES.resume));
+holds('8', 'the client makes at most 60 calls of POST /billing/quotes a minute', () => proveLimit(60, ROUTES.quote));
+holds('8', 'the client makes at most 60 calls of GET /media/{id} a minute', () => proveLimit(60, ROUTES.media));
+holds('8', 'the client makes at most 10 calls of POST /sessions/resume a minute', () => proveLimit(10, ROUTES.resume));
 
-holds('8', 'a body of /rpc, /messages/send and /billing/quotes has at most 12 MiB', async () => {
+holds('8', 'the client sends at most 12 MiB to /rpc, /messages/send and /billing/quotes', async () => {
   const { service, calls } = await startClient(ok(QUOTE));
   const large = { file: 'x'.repeat(12 * MIB) };
   const fits = { file: 'x'.repeat(12 * MIB - 200) };
@@ -240,7 +224,7 @@ holds('8', 'a body of /rpc, /messages/send and /billing/quotes has at most 12 Mi
   expect(calls).toHaveLength(1);
 });
 
-holds('8', 'a body of /sessions/resume has at most 4 KiB', async () => {
+holds('8', 'the client sends at most 4 KiB to /sessions/resume', async () => {
   const { service, calls } = await startClient(sse(['end', {}]));
   expect(await errorOf(Array.fromAsync(service.resume('x'.repeat(4_096))))).toMatchObject({
     reason: 'PAYLOAD_TOO_LARGE',
@@ -248,7 +232,7 @@ holds('8', 'a body of /sessions/resume has at most 4 KiB', async () => {
   expect(calls).toEqual([]);
 });
 
-holds('8', 'a media download has at most 64 MiB', async () => {
+holds('8', 'the client reads at most 64 MiB of a media download', async () => {
   const sized = (bytes: number) => async (response: ServerResponse) => {
     for (let sent = 0; sent < bytes && !response.destroyed; sent += MIB)
       await new Promise((done) => response.write(Buffer.alloc(Math.min(MIB, bytes - sent)), done));
@@ -264,17 +248,21 @@ holds('8', 'a media download has at most 64 MiB', async () => {
   expect(await errorOf(read())).toMatchObject({ code: 'unreadable' });
 });
 
-holds('8', '429 has no Retry-After: waits of 1, 2, 4, 8 … s up to 60 s, with random variation', async () => {
-  const { service, waits } = await startClient(refusal(429, 'RATE_LIMITED', 'RATE_LIMITED'));
-  await errorOf(service.call('GetSession', {}, { withinMs: 900_000 }));
-  expect(waits.length).toBeGreaterThan(10);
-  for (const [i, ms] of waits.entries()) {
-    const most = Math.min(60_000, 1_000 * 2 ** i);
-    expect(ms).toBeGreaterThanOrEqual(most / 2);
-    expect(ms).toBeLessThanOrEqual(most);
-  }
-  expect(new Set(waits.slice(6)).size, 'random').toBeGreaterThan(1);
-});
+holds(
+  '8',
+  'after a 429 without Retry-After the client waits 1, 2, 4, 8 … s up to 60 s, with random variation',
+  async () => {
+    const { service, waits } = await startClient(refusal(429, 'RATE_LIMITED', 'RATE_LIMITED'));
+    await errorOf(service.call('GetSession', {}, { withinMs: 900_000 }));
+    expect(waits.length).toBeGreaterThan(10);
+    for (const [i, ms] of waits.entries()) {
+      const most = Math.min(60_000, 1_000 * 2 ** i);
+      expect(ms).toBeGreaterThanOrEqual(most / 2);
+      expect(ms).toBeLessThanOrEqual(most);
+    }
+    expect(new Set(waits.slice(6)).size, 'random').toBeGreaterThan(1);
+  },
+);
 
 holds('8', 'after a 429 the client makes fewer calls: half as many a minute', async () => {
   const { url, calls } = await startService(refusal(429, 'RATE_LIMITED', 'RATE_LIMITED'), ok());
@@ -287,7 +275,7 @@ holds('8', 'after a 429 the client makes fewer calls: half as many a minute', as
 
 // 9
 
-holds('9', 'every route hangs below the base address', async () => {
+holds('9', 'the client calls every route below the base address', async () => {
   for (const call of Object.values(ROUTES)) {
     const { service, calls } = await startClient({ body: 'event: end\ndata: {}\n\n' });
     await call(service).catch(() => {});
@@ -295,12 +283,12 @@ holds('9', 'every route hangs below the base address', async () => {
   }
 });
 
-holds('9', 'a base address that ends in /v1 is accepted, also with a slash behind it', () => {
+holds('9', 'API_BASE_URL may end in /v1, also with a slash behind it', () => {
   for (const API_BASE_URL of ['https://api.example/v1', 'https://api.example/some/where/v1/'])
     expect(loadConfig({ ...ENV, API_BASE_URL })).toMatchObject({ API_BASE_URL });
 });
 
-holds('9', 'a base address that does not end in /v1 is a fault at the start', () => {
+holds('9', 'an API_BASE_URL that does not end in /v1 is an error at the start', () => {
   for (const API_BASE_URL of ['https://api.example', 'https://api.example/v2', 'https://api.example/v1/rpc'])
     expect(() => loadConfig({ ...ENV, API_BASE_URL })).toThrow(ConfigError);
 });

@@ -69,31 +69,35 @@ async function proveBackOff(failing: Lie): Promise<void> {
 // 3
 
 const DEAD_KEYS: [key: string, reason: string][] = [
-  ['a revoked key', 'API_AUTH_REVOKED'],
-  ['a revoked key', 'API_AUTH_REQUIRED'],
-  ['an expired key', 'API_AUTH_REQUIRED'],
+  ['a revoked API key', 'API_AUTH_REVOKED'],
+  ['a revoked API key', 'API_AUTH_REQUIRED'],
+  ['an expired API key', 'API_AUTH_REQUIRED'],
   ['an old secret after its grace', 'API_AUTH_REVOKED'],
 ];
 for (const [key, reason] of DEAD_KEYS)
-  holds('3.1', `${key} gets 401 ${reason}: reconciliation stops until API_KEY is changed`, () =>
+  holds('3.1', `${key} gets 401 ${reason}, and reconciliation stops until API_KEY is changed`, () =>
     proveStop(failure(401, 'UNAUTHENTICATED', reason)),
   );
 
-holds('3.1', 'rotation: both secrets work, and with the new one reading goes on at the watermark', async () => {
-  const { server, restart, settle, asked, stored } = await quiet();
-  server.publish(item(6));
-  const before = asked().length;
-  // The server stands for one that accepts both secrets.
-  server.lieAlways((request, truth) =>
-    request.headers.authorization === 'Bearer svc_test_new' ? page([item(6)]) : truth,
-  );
-  restart({ service: createService({ baseUrl: server.url, apiKey: 'svc_test_new', paid: false }) });
-  await settle();
-  expect(asked()[before]).toBe('5');
-  expect(stored()).toEqual(cursors(6));
-});
+holds(
+  '3.1',
+  'after a rotation reconciliation goes on at the watermark with the new secret of the API key',
+  async () => {
+    const { server, restart, settle, asked, stored } = await quiet();
+    server.publish(item(6));
+    const before = asked().length;
+    // The server stands for one that accepts both secrets.
+    server.lieAlways((request, truth) =>
+      request.headers.authorization === 'Bearer svc_test_new' ? page([item(6)]) : truth,
+    );
+    restart({ service: createService({ baseUrl: server.url, apiKey: 'svc_test_new', paid: false }) });
+    await settle();
+    expect(asked()[before]).toBe('5');
+    expect(stored()).toEqual(cursors(6));
+  },
+);
 
-holds('3.2', 'an enabled webhook goes on without backfill: replay brings what happened while it was off', async () => {
+holds('3.2', 'a webhook that is enabled again has no backfill: replay brings the events of the meantime', async () => {
   const { server, webhook, pass, stored, watermark } = await quiet();
   server.publish(...upTo(9, 6));
   await webhook(9);
@@ -101,7 +105,7 @@ holds('3.2', 'an enabled webhook goes on without backfill: replay brings what ha
   expect([stored(), await watermark()]).toEqual([cursors(9), '9']);
 });
 
-holds('3.3', 'a delivery that the service has abandoned is not lost: replay brings its event', async () => {
+holds('3.3', 'replay brings the event of a delivery that the service has abandoned', async () => {
   const { server, pass, stored, query } = await quiet();
   server.publish(item(6));
   await pass(INTERVAL_MS);
@@ -111,7 +115,7 @@ holds('3.3', 'a delivery that the service has abandoned is not lost: replay brin
 
 // 2.13, 4.1, 4.2
 
-holds('2.13', 'json_payload is the same JSON as the data of the webhook and of the stream: one event', async () => {
+holds('2.13', 'an event that replay, a webhook and the stream bring is one event', async () => {
   const { server, webhook, pass, store, query } = await quiet();
   server.publish(item(6));
   await webhook(6);
@@ -122,7 +126,7 @@ holds('2.13', 'json_payload is the same JSON as the data of the webhook and of t
   expect((await store.read.status(START)).conflicts).toBe(0);
 });
 
-holds('2.13', 'cursor is a 64-bit integer in a string: compared as an integer, never rounded', async () => {
+holds('2.13', 'reconciliation compares the cursors of stored events as 64-bit integers, and rounds none', async () => {
   const { server, pass, stored, watermark } = await quiet();
   const large = ['9007199254740992', '9007199254740993', '9223372036854775806'];
   server.publish(item(10), item(9), ...large.map((cursor) => item(cursor)));
@@ -133,7 +137,7 @@ holds('2.13', 'cursor is a 64-bit integer in a string: compared as an integer, n
 
 holds(
   '4.1',
-  'ReplayEvents is called in the envelope: request, deadlineMs from 1 to 30000, and no billing',
+  'reconciliation calls ReplayEvents with request and deadlineMs from 1 to 30000, without billing',
   async () => {
     const { server, pass } = await quiet();
     await pass(INTERVAL_MS);
@@ -147,20 +151,16 @@ holds(
   },
 );
 
-holds(
-  '4.2',
-  'ReplayEvents: after_cursor is a cursor that was seen before, as a string; limit is at most 1000',
-  async () => {
-    const { server, pass } = await quiet();
-    server.publish(...upTo(2_500, 6));
-    const before = server.requests.length;
-    await pass(INTERVAL_MS);
-    const asked = server.requests.slice(before, before + 3).map(({ body }) => (body as { request: object }).request);
-    expect(asked).toEqual(['5', '1005', '2005'].map((after_cursor) => ({ after_cursor, limit: 1_000 })));
-  },
-);
+holds('4.2', 'reconciliation asks ReplayEvents for at most 1000 events after a cursor that it has seen', async () => {
+  const { server, pass } = await quiet();
+  server.publish(...upTo(2_500, 6));
+  const before = server.requests.length;
+  await pass(INTERVAL_MS);
+  const asked = server.requests.slice(before, before + 3).map(({ body }) => (body as { request: object }).request);
+  expect(asked).toEqual(['5', '1005', '2005'].map((after_cursor) => ({ after_cursor, limit: 1_000 })));
+});
 
-holds('4.2', 'ReplayEvents: without a cursor, only on REPLAY_FROM=start', async () => {
+holds('4.2', 'reconciliation calls ReplayEvents without a cursor only if REPLAY_FROM=start', async () => {
   const rig = await createRig({ from: 'start' });
   onTestFinished(rig.close);
   rig.server.publish(...upTo(3));
@@ -170,7 +170,7 @@ holds('4.2', 'ReplayEvents: without a cursor, only on REPLAY_FROM=start', async 
   expect(rig.stored()).toEqual(cursors(3));
 });
 
-holds('4.2', 'ReplayEvents: has_more means that another page follows, at next_cursor', async () => {
+holds('4.2', 'after a page with has_more reconciliation reads the next one, at next_cursor', async () => {
   const { server, pass, asked, stored } = await quiet();
   const before = asked().length;
   server.lie(page(upTo(7, 6), { has_more: true }), page(upTo(8, 8)));
@@ -179,7 +179,7 @@ holds('4.2', 'ReplayEvents: has_more means that another page follows, at next_cu
   expect(stored()).toEqual(cursors(8));
 });
 
-holds('4.2', 'ReplayEvents: an empty page that has more is read on from its next_cursor', async () => {
+holds('4.2', 'after an empty page with has_more reconciliation reads on from its next_cursor', async () => {
   const { server, pass, asked, stored } = await quiet();
   const before = asked().length;
   server.publish(item(95));
@@ -189,22 +189,18 @@ holds('4.2', 'ReplayEvents: an empty page that has more is read on from its next
   expect(stored()).toContain('95');
 });
 
-holds(
-  '4.2',
-  'ReplayEvents: reset_required means that the cursor expired: a gap tells what needs a full query',
-  async () => {
-    const { server, webhook, pass, store, query, watermark } = await quiet();
-    server.publish(...upTo(30, 6));
-    await webhook(25);
-    server.forget('20');
-    await pass(INTERVAL_MS);
-    expect(await store.read.gaps()).toMatchObject([{ after: '5', reason: 'reset_required', closedAt: null }]);
-    expect(query(`select count(*) as n from events where type = 'kit.gap'`)).toEqual([{ n: 1 }]);
-    expect(await watermark()).toBe('30');
-  },
-);
+holds('4.2', 'after reset_required a gap names the expired events, and reconciliation goes on after it', async () => {
+  const { server, webhook, pass, store, query, watermark } = await quiet();
+  server.publish(...upTo(30, 6));
+  await webhook(25);
+  server.forget('20');
+  await pass(INTERVAL_MS);
+  expect(await store.read.gaps()).toMatchObject([{ after: '5', reason: 'reset_required', closedAt: null }]);
+  expect(query(`select count(*) as n from events where type = 'kit.gap'`)).toEqual([{ n: 1 }]);
+  expect(await watermark()).toBe('30');
+});
 
-holds('4.2', 'ReplayEvents: an item that is no event is kept for people, and reading goes on', async () => {
+holds('4.2', 'an item of ReplayEvents that is no event goes into quarantine, and reading goes on', async () => {
   const { server, pass, stored, watermark, query } = await quiet();
   server.publish({ cursor: '6', json_payload: 'not JSON' }, item(7));
   await pass(INTERVAL_MS);
@@ -219,11 +215,11 @@ holds('5.1', 'ReplayEvents carries Authorization: Bearer <API_KEY>', async () =>
   expect(new Set(server.requests.map(({ headers }) => headers.authorization))).toEqual(new Set([`Bearer ${API_KEY}`]));
 });
 
-holds('5.3', 'a key without events:read gets 403: reconciliation stops until the key is changed', () =>
+holds('5.3', 'an API key without events:read gets 403, and reconciliation stops until it is changed', () =>
   proveStop(failure(403, 'FORBIDDEN')),
 );
 
-holds('5.4', 'a key restricted to numbers is shown only their events, and misses none of them', async () => {
+holds('5.4', 'with an API key restricted to numbers, reconciliation misses none of their events', async () => {
   const { server, pass, stored, watermark } = await quiet();
   const seen = [95, 97, 140];
   server.publish(...seen.map((cursor) => item(cursor)));
@@ -237,17 +233,17 @@ holds('5.4', 'a key restricted to numbers is shown only their events, and misses
   expect(await watermark()).toBe('140');
 });
 
-holds('5.5', 'a call from an address that the key does not allow is 403: reconciliation stops', () =>
+holds('5.5', 'an API key that does not allow the address gets 403, and reconciliation stops', () =>
   proveStop(failure(403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN')),
 );
 
-holds('5.6', 'above the key’s own limit: 429, and reconciliation backs off', () =>
+holds('5.6', 'above the API key’s own limit reconciliation gets 429, and backs off', () =>
   proveBackOff(failure(429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED')),
 );
 
 // 6.2
 
-holds('6.2', 'ReplayEvents reads stored events after a cursor without a connection, up to 1000 per call', async () => {
+holds('6.2', 'reconciliation reads stored events after a cursor, up to 1000 per call of ReplayEvents', async () => {
   const { server, pass, stored, asked } = await quiet();
   server.publish(...upTo(3_005, 6));
   const before = asked().length;
@@ -258,7 +254,7 @@ holds('6.2', 'ReplayEvents reads stored events after a cursor without a connecti
 
 holds(
   '6.3',
-  'deduplicate by id, order by cursor: replay first, then its webhook, is one event that gets its id',
+  'an event that replay brings before its webhook is one event, and gets the id of the webhook',
   async () => {
     const { server, pass, store, query } = await quiet();
     server.publish(item(6));
@@ -273,7 +269,7 @@ holds(
 
 // 7
 
-holds('7.1', 'the requestId of a failed call is in the log, and the message of the service is not', async () => {
+holds('7.1', 'the log has the requestId of a failed call, and not the message of the service', async () => {
   const { server, pass, text, state } = await quiet();
   server.lieAlways(failure(503, 'UNAVAILABLE'));
   await pass(10_000);
@@ -285,10 +281,10 @@ for (const [status, code] of [
   [401, 'UNAUTHENTICATED'],
   [403, 'FORBIDDEN'],
 ] as const) {
-  holds('7.2', `ReplayEvents: ${status} ${code} is not repeated; reconciliation stops until the key is changed`, () =>
+  holds('7.2', `after ${status} ${code} of ReplayEvents reconciliation stops until API_KEY is changed`, () =>
     proveStop(failure(status, code)),
   );
-  holds('7.2', `ReplayEvents: ${status} without an error envelope stops reconciliation, too`, () =>
+  holds('7.2', `after ${status} of ReplayEvents without an error envelope reconciliation stops, too`, () =>
     proveStop({ status, body: HTML }),
   );
 }
@@ -303,10 +299,10 @@ for (const [status, code] of [
   [504, 'UNAVAILABLE'],
   [500, 'INTERNAL'],
 ] as const) {
-  holds('7.2', `ReplayEvents: after ${status} ${code} reading pauses, with back-off, and goes on`, () =>
+  holds('7.2', `after ${status} ${code} of ReplayEvents reconciliation backs off, and goes on`, () =>
     proveBackOff(failure(status, code)),
   );
-  holds('7.2', `ReplayEvents: after ${status} without an error envelope reading pauses, too`, () =>
+  holds('7.2', `after ${status} of ReplayEvents without an error envelope reconciliation backs off, too`, () =>
     proveBackOff({ status, body: HTML }),
   );
 }
@@ -318,7 +314,7 @@ for (const [reason, status, code] of [
   ['API_KEY_IP_FORBIDDEN', 403, 'FORBIDDEN'],
   ['RPC_METHOD_FORBIDDEN', 403, 'FORBIDDEN'],
 ] as const)
-  holds('7.4', `${reason} stops reconciliation, and status names it`, async () => {
+  holds('7.4', `after ${reason} reconciliation stops, and its state names the reason`, async () => {
     const { server, pass, state } = await quiet();
     server.lieAlways(failure(status, code, reason));
     await pass(INTERVAL_MS);
@@ -329,9 +325,9 @@ for (const [reason, status, code] of [
   ['RATE_LIMITED', 429, 'RATE_LIMITED'],
   ['ACCESS_CONTROL_UNAVAILABLE', 503, 'UNAVAILABLE'],
 ] as const)
-  holds('7.4', `${reason}: reconciliation backs off`, () => proveBackOff(failure(status, code, reason)));
+  holds('7.4', `after ${reason} reconciliation backs off`, () => proveBackOff(failure(status, code, reason)));
 
-holds('7.4', 'RPC_DEADLINE_EXCEEDED: reconciliation asks for fewer events, then for more again', async () => {
+holds('7.4', 'after RPC_DEADLINE_EXCEEDED reconciliation asks for fewer events, then for more again', async () => {
   const { server, pass } = await quiet();
   const before = server.requests.length;
   server.lie(...Array.from({ length: 2 }, () => failure(504, 'UNAVAILABLE', 'RPC_DEADLINE_EXCEEDED')));
@@ -341,20 +337,16 @@ holds('7.4', 'RPC_DEADLINE_EXCEEDED: reconciliation asks for fewer events, then 
   expect(limits.at(-1)).toBe(1_000);
 });
 
-holds(
-  '7.4',
-  'EVENT_CURSOR_INVALID: an older cursor is asked for, nothing is lost, and no gap is invented',
-  async () => {
-    const { server, pass, stored, watermark, store } = await quiet();
-    server.publish(...upTo(8, 6));
-    server.lieAlways(({ after }, truth) =>
-      after === '5' ? failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID') : truth,
-    );
-    await pass(2 * INTERVAL_MS);
-    expect([stored(), await watermark()]).toEqual([cursors(8), '8']);
-    expect(await store.read.gaps()).toEqual([]);
-  },
-);
+holds('7.4', 'after EVENT_CURSOR_INVALID reconciliation asks for an older cursor, and records no gap', async () => {
+  const { server, pass, stored, watermark, store } = await quiet();
+  server.publish(...upTo(8, 6));
+  server.lieAlways(({ after }, truth) =>
+    after === '5' ? failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID') : truth,
+  );
+  await pass(2 * INTERVAL_MS);
+  expect([stored(), await watermark()]).toEqual([cursors(8), '8']);
+  expect(await store.read.gaps()).toEqual([]);
+});
 
 // 8
 
@@ -372,22 +364,18 @@ holds('8', 'reconciliation makes at most RECONCILE_CALLS_PER_MINUTE of the accou
     expect(times.filter((at) => at >= from && at < from + 60_000).length).toBeLessThanOrEqual(most);
 });
 
-holds(
-  '8',
-  '429 has no Retry-After: reconciliation waits 1, 2, 4, 8 … s up to 60 s, with random variation',
-  async () => {
-    const waits = await waitsOf(await quiet(), failure(429, 'RATE_LIMITED', 'RATE_LIMITED'), 10 * 60_000);
-    expect(waits.length).toBeGreaterThan(10);
-    for (const [i, wait] of waits.entries()) {
-      const most = Math.min(60_000, 1_000 * 2 ** i);
-      expect(wait).toBeGreaterThanOrEqual(most / 2);
-      expect(wait).toBeLessThanOrEqual(most + 1);
-    }
-    expect(new Set(waits.slice(6)).size, 'random variation').toBeGreaterThan(1);
-  },
-);
+holds('8', 'after a 429 reconciliation waits 1, 2, 4, 8 … s up to 60 s, with random variation', async () => {
+  const waits = await waitsOf(await quiet(), failure(429, 'RATE_LIMITED', 'RATE_LIMITED'), 10 * 60_000);
+  expect(waits.length).toBeGreaterThan(10);
+  for (const [i, wait] of waits.entries()) {
+    const most = Math.min(60_000, 1_000 * 2 ** i);
+    expect(wait).toBeGreaterThanOrEqual(most / 2);
+    expect(wait).toBeLessThanOrEqual(most + 1);
+  }
+  expect(new Set(waits.slice(6)).size, 'random variation').toBeGreaterThan(1);
+});
 
-holds('8', 'ReplayEvents: a page with more than 1000 events loses none', async () => {
+holds('8', 'reconciliation loses no event of a page of ReplayEvents with more than 1000', async () => {
   const { server, pass, stored } = await quiet();
   server.publish(...upTo(1_605, 6));
   server.lie(page(upTo(1_605, 6)));

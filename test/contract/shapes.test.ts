@@ -261,15 +261,19 @@ const PROGRESS: [event: string, member: object][] = [
   ['connected', { phone: '15550100', connected_at_unix_ms: '9223372036854775807' }],
 ];
 for (const [event, member] of PROGRESS)
-  holds('2.14', `the event ${event} has the member ${event}: ${Object.keys(member).join(', ')}`, async () => {
-    const item = { event, [event]: member };
-    const { service } = await startClient(sse(['message', item], ['end', {}]));
-    expect(await Array.fromAsync(service.resume('a'))).toEqual([item]);
-  });
+  holds(
+    '2.14',
+    `a session progress event ${event} has the member ${event}: ${Object.keys(member).join(', ')}`,
+    async () => {
+      const item = { event, [event]: member };
+      const { service } = await startClient(sse(['message', item], ['end', {}]));
+      expect(await Array.fromAsync(service.resume('a'))).toEqual([item]);
+    },
+  );
 
 holds(
   '2',
-  'times, counters, sizes and amounts are 64-bit integers in strings: typed so, and never rounded',
+  'the client types times, counters, sizes and amounts as 64-bit integers in strings, and rounds none',
   async () => {
     const messages = [{ created_at_unix_ms: '9007199254740993', media: { size_bytes: '9223372036854775807' } }];
     const { service } = await startClient(ok({ messages, next_cursor: '' }));
@@ -284,7 +288,7 @@ holds(
   },
 );
 
-holds('2', 'fields that the tables do not name are passed on, and a missing field is no error', async () => {
+holds('2', 'the client passes on fields that the contract does not name, and a missing field is no error', async () => {
   const answer = { tags: [{ id: 'a', shade: 3 }, {}], added: true };
   const { service, odd } = await startClient(ok(answer));
   expect(await service.call('ListCrmTags', {})).toEqual(answer);

@@ -1,7 +1,8 @@
-// The table of `npm run -s contract`, and that the tests name every section that concerns the kit.
+// The table of `npm run -s contract`, and that the tests name every section that concerns the kit and every reason.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { REASONS } from './reasons.ts';
 import { statementsOf, tableOf, type Report } from './table.ts';
 
 type Result = Report['testResults'][number]['assertionResults'][number];
@@ -62,4 +63,27 @@ test('every section that concerns the kit has a statement, and no test names ano
     ([, section = '']) => section,
   );
   expect(new Set(named)).toEqual(new Set(SECTIONS));
+});
+
+// Each listed reason is a row: errors-and-limits.test.ts makes a test of it.
+test('the list of reasons has the 68 of contract 7.4, each once', () => {
+  expect(new Set(REASONS.map(([reason]) => reason)).size).toBe(REASONS.length);
+  expect(REASONS).toHaveLength(68);
+});
+
+test('each reason that the simulator sends is listed with the same status, and its tests name it', () => {
+  const root = join(import.meta.dirname, '..', '..');
+  const textOf = (folder: string): string =>
+    readdirSync(join(root, folder))
+      .map((file) => readFileSync(join(root, folder, file), 'utf8'))
+      .join('\n');
+  const source = textOf('src/tools/simulator');
+  const tests = textOf('test/tools/simulator');
+  const sent = [...source.matchAll(/\((\d{3}), '([A-Z_]+)'/g)].map(([, status, reason = '']) => ({ status, reason }));
+  expect(sent.length).toBeGreaterThan(30);
+  const listed = REASONS.map(([reason, status]) => `${status} ${reason}`);
+  // Contract 4.2 names this reason without a status.
+  const known = [...listed, '409 ASSIGNMENT_CONFLICT'];
+  expect(sent.filter(({ status, reason }) => !known.includes(`${status} ${reason}`))).toEqual([]);
+  expect(sent.filter(({ reason }) => !tests.includes(reason))).toEqual([]);
 });

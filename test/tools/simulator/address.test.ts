@@ -8,7 +8,7 @@ const check = (url: string, options: AddressOptions = {}) =>
     .catch(({ reason, message }: { reason: string; message: string }) => `${reason}: ${message}`);
 
 test.each(['https://hooks.example/in', 'https://hooks.example:443/', 'https://hooks.example:8443/in?x=1'])(
-  '6.3: %s is accepted, with the address that was checked',
+  '6.3: the simulator accepts a webhook at %s',
   async (url) => expect(await check(url)).toBe('203.0.113.5'),
 );
 
@@ -20,7 +20,9 @@ test.each([
   ['http://hooks.example/', 'WEBHOOK_URL_INSECURE'],
   ['https://hooks.example:3000/', 'WEBHOOK_URL_PORT'],
   ['https://hooks.example:80/', 'WEBHOOK_URL_PORT'],
-])('6.3, 7.4: %s is refused as %s', async (url, reason) => expect(await check(url)).toContain(reason));
+])('6.3, 7.4: the simulator refuses a webhook at %s with %s', async (url, reason) =>
+  expect(await check(url)).toContain(reason),
+);
 
 test.each([
   ['127.0.0.1', 'loopback'],
@@ -39,22 +41,25 @@ test.each([
   ['[fd00:ec2::254]', 'cloud-metadata'],
   ['0.0.0.0', 'local'],
   ['[64:ff9b::a00:1]', 'translated'],
-])('6.3: %s is refused as a %s address', async (host, kind) => {
+])('6.3, 7.4: the simulator refuses %s as a %s address: WEBHOOK_URL_PRIVATE', async (host, kind) => {
   const answer = await check(`https://${host}/`);
   expect(answer).toContain('WEBHOOK_URL_PRIVATE');
   expect(answer).toContain(`is a ${kind} address`);
 });
 
-test.each(['172.32.0.1', '100.128.0.1', '11.0.0.1', '[2606:4700::1]'])('6.3: %s is public', async (host) => {
-  expect(await check(`https://${host}/`)).toBe(host.replace(/[[\]]/g, ''));
-});
+test.each(['172.32.0.1', '100.128.0.1', '11.0.0.1', '[2606:4700::1]'])(
+  '6.3: the simulator accepts %s as a public address',
+  async (host) => {
+    expect(await check(`https://${host}/`)).toBe(host.replace(/[[\]]/g, ''));
+  },
+);
 
-test('6.3: a name is refused if one of its addresses is not public', async () => {
+test('6.3: the simulator refuses a webhook at a name if one of its addresses is not public', async () => {
   const resolve = () => Promise.resolve(['203.0.113.5', '10.0.0.7']);
   expect(await check('https://hooks.example/', { resolve })).toContain('hooks.example is 10.0.0.7, which is a private');
 });
 
-test('7.4: a name without an address is unresolved', async () => {
+test('7.4: the simulator refuses a name without an address: WEBHOOK_URL_UNRESOLVED', async () => {
   const resolve = () => Promise.reject(new Error('ENOTFOUND'));
   expect(await check('https://hooks.example/', { resolve })).toContain('WEBHOOK_URL_UNRESOLVED');
 });

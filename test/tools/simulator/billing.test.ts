@@ -12,7 +12,7 @@ async function setUpPaid() {
   return { ...all, sent, resume };
 }
 
-test('4.1, 7.4: paid calls need a quote', async () => {
+test('4.1, 7.4: the simulator refuses a paid call without a quote with BILLING_QUOTE_REQUIRED', async () => {
   const { ask, call, sent } = await setUpPaid();
   const unpaid = [428, 'PAYMENT_REQUIRED', 'BILLING_QUOTE_REQUIRED'];
   expect(refusal(await call('ResumeCampaign', {}))).toEqual(unpaid);
@@ -45,7 +45,7 @@ test('7.3: a quote is used once', async () => {
   expect(sent()).toBe(1);
 });
 
-test('7.4: a quote expires after five minutes', async () => {
+test('7.4: after five minutes the simulator refuses a quote with BILLING_QUOTE_EXPIRED', async () => {
   const { clock, quote, resume } = await setUpPaid();
   const [early, late] = [await quote('ResumeCampaign', {}), await quote('ResumeCampaign', {})];
   clock.at += 300_000 - 1;
@@ -54,7 +54,7 @@ test('7.4: a quote expires after five minutes', async () => {
   expect(refusal(await resume({}, late))).toEqual(EXPIRED);
 });
 
-test('7.2: without balance a paid call is refused, and the quote stays', async () => {
+test('7.2: a paid call without balance gets 402 PAYMENT_REQUIRED, and its quote stays', async () => {
   const { quote, send, sent, service } = await setUpPaid();
   service.billing.balance(1);
   expect((await send(message, await quote('messages/send', message))).status).toBe(200);
@@ -71,7 +71,7 @@ test.each([
   ['504', 504, 'RPC_DEADLINE_EXCEEDED', 1],
   ['deadline-unsent', 504, 'RPC_DEADLINE_EXCEEDED', 0],
 ] as const)(
-  '7.3: after %s, %i %s, %i messages are sent, and the quote is used',
+  '7.3: with the fault %s a send gets %i %s, sends %i messages, and uses its quote',
   async (name, status, reason, count) => {
     const { call, chaos, quote, send, sent } = await setUpPaid();
     const quoteId = await quote('messages/send', message);
@@ -97,14 +97,14 @@ test.each([
   { operation: 'Unknown', request: {} },
   { operation: 'messages/send' },
   { request: {} },
-])('4.1: %j is not quoted', async (body) => {
+])('4.1: the simulator makes no quote for %j', async (body) => {
   const { ask } = await setUpPaid();
   const answered = await ask('POST', '/v1/billing/quotes', { body: JSON.stringify(body) });
   expect(refusal(answered)).toEqual([400, 'VALIDATION_FAILED', 'REQUEST_INVALID']);
 });
 
 test.each(['[]', '{}', '{"request":"text"}', '{"request":{"sessionId":"1"}}'])(
-  '4.3, 7.4: a send of %s is refused before it is paid',
+  '4.3, 7.4: the simulator refuses a send with the body %s before it is paid',
   async (body) => {
     const { ask, sent } = await setUpPaid();
     expect((await ask('POST', '/v1/messages/send', { body })).status).toBe(400);

@@ -76,7 +76,7 @@ test.each<[FaultName, number, string?]>([
   ['cursor-invalid', 400, 'EVENT_CURSOR_INVALID'],
   ['not-found', 404],
   ['too-large', 413, 'PAYLOAD_TOO_LARGE'],
-])('7.2: the fault %s is a refusal with status %i', async (name, status, reason) => {
+])('7.2: the fault %s of the simulator answers a call with the status %i', async (name, status, reason) => {
   const { replay } = await setUp();
   const response = await replay(name);
   const { error } = (await response.json()) as { error: { reason?: string } };

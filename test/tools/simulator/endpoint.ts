@@ -4,6 +4,7 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'nod
 import { onTestFinished, vi } from 'vitest';
 
 export interface Got {
+  path: string | undefined;
   headers: IncomingHttpHeaders;
   body: Buffer;
   /** The position of the request, from 1. */
@@ -25,7 +26,8 @@ export async function createEndpoint(answer: (got: Got, response: ServerResponse
     most = Math.max(most, ++open);
     response.once('close', () => open--);
     void request.toArray().then((chunks: Buffer[]) => {
-      const one = { headers: request.headers, body: Buffer.concat(chunks), number: got.length + 1 };
+      const { url: path, headers } = request;
+      const one = { path, headers, body: Buffer.concat(chunks), number: got.length + 1 };
       got.push(one);
       return answer(one, response);
     });

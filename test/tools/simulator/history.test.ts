@@ -13,7 +13,7 @@ test('equal seeds make equal histories', () => {
   expect(other).not.toEqual(one);
 });
 
-test('6.1: cursors are ascending 64-bit integers that a Number cannot hold, and that are not consecutive', () => {
+test('6.1: the cursors of the simulator are ascending 64-bit integers, not consecutive, and beyond Number', () => {
   const cursors = make(createHistory({ seed: 1 }), 200).map(({ cursor }) => BigInt(cursor ?? ''));
   expect(cursors.every((cursor, i) => i === 0 || cursor > (cursors[i - 1] ?? 0n))).toBe(true);
   expect(cursors.some((cursor, i) => i > 0 && cursor > (cursors[i - 1] ?? 0n) + 1n)).toBe(true);
@@ -52,7 +52,7 @@ test('6.3: a test event has no cursor, no session and a message, and is no part 
   expect(history.all()).toEqual([]);
 });
 
-test('6.2: events after a cursor are read in pages, and the last page is marked', () => {
+test('6.2: the history shows the events after a cursor in pages, and marks the last page', () => {
   const history = createHistory({ seed: 1 });
   const [a, b, c] = make(history, 3);
   expect(history.after(null, 2)).toEqual({ events: [a, b], hasMore: true });
@@ -60,13 +60,13 @@ test('6.2: events after a cursor are read in pages, and the last page is marked'
   expect(history.after(c?.cursor ?? '', 2)).toEqual({ events: [], hasMore: false });
 });
 
-test('6.1: a cursor must be that of an earlier event', () => {
+test('6.1: the history knows no cursor but those of earlier events', () => {
   const history = createHistory({ seed: 1, firstCursor: 10n });
   make(history, 1);
   expect(['9', '11', '010', '', 'x'].map((cursor) => history.after(cursor, 1))).toEqual(Array(5).fill('unknown'));
 });
 
-test('4.2: expired events cannot be read, and their cursors are refused', () => {
+test('4.2: the history shows no expired events, and says that their cursors have expired', () => {
   const history = createHistory({ seed: 1 });
   const [a, b, c] = make(history, 3);
   history.expireUpTo(b?.cursor ?? '');
@@ -77,7 +77,7 @@ test('4.2: expired events cannot be read, and their cursors are refused', () => 
   expect(history.all()).toEqual([a, b, c]);
 });
 
-test('6.4: in bare mode, types that the contract does not show have no session and time in their data', () => {
+test('6.4: in bare mode, events whose fields the contract does not show have no session and time', () => {
   const history = createHistory({ seed: 1 });
   const fields = (type: string) => Object.keys(history.next(type).data);
   history.bare('on');

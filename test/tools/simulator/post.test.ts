@@ -49,7 +49,7 @@ test('6.3, 8: a receiver has 5 s to accept the connection and 10 s to answer', (
   expect(LIMITS_MS).toEqual({ connectMs: 5_000, answerMs: 10_000 });
 });
 
-test('6.3: a slow connection has its own, shorter time limit', async () => {
+test('6.3: a delivery fails if its connection takes longer than its own, shorter time limit', async () => {
   const silent = createTcpServer();
   const sockets: { destroy(): void }[] = [];
   silent.on('connection', (socket) => sockets.push(socket));

@@ -10,9 +10,9 @@ interface Block {
   data: Record<string, unknown>;
 }
 
-async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1) {
+async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1, sessions = 2) {
   const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
-  const service = createSimulatedService({ seed: 1, clock, speed });
+  const service = createSimulatedService({ seed: 1, clock, speed, sessions });
   const { key, secret } = service.keys.create({
     name: 'tests',
     scopes: ['events:read'],
@@ -60,7 +60,7 @@ function parse(block: string): Block {
 
 const cursorsOf = (blocks: Block[]) => blocks.filter(({ event }) => event === 'domain').map(({ id }) => id);
 
-test('6.1: a domain event carries its cursor and the data of the webhook', async () => {
+test('6.1: a domain event of the stream carries its cursor and the data of the webhook', async () => {
   const { service, open } = await setUp();
   const { response, blocks } = await open();
   expect(response.headers.get('content-type')).toBe('text/event-stream');
@@ -70,17 +70,22 @@ test('6.1: a domain event carries its cursor and the data of the webhook', async
   );
 });
 
-test.each(['header', 'query'])('4.4, 6.1: events after the cursor in the %s come first, then new ones', async (way) => {
-  const { service, open } = await setUp();
-  const [first, ...missed] = service.happen(5);
-  const cursor = first?.cursor ?? '';
-  const { blocks } = await (way === 'header' ? open('', { 'last-event-id': cursor }) : open(`?after_cursor=${cursor}`));
-  const live = service.happen(2);
-  const expected = [...missed, ...live].map((event) => event.cursor);
-  await until(() => expect(cursorsOf(blocks)).toEqual(expected));
-});
+test.each(['header', 'query'])(
+  '4.4, 6.1: a stream with a cursor in the %s sends the events after it, then new ones',
+  async (way) => {
+    const { service, open } = await setUp();
+    const [first, ...missed] = service.happen(5);
+    const cursor = first?.cursor ?? '';
+    const { blocks } = await (way === 'header'
+      ? open('', { 'last-event-id': cursor })
+      : open(`?after_cursor=${cursor}`));
+    const live = service.happen(2);
+    const expected = [...missed, ...live].map((event) => event.cursor);
+    await until(() => expect(cursorsOf(blocks)).toEqual(expected));
+  },
+);
 
-test('6.1: an expired cursor and more than 20 thousand missed events are answered with a refresh, then new events follow', async () => {
+test('6.1, 8: a stream with an expired cursor or more than 20 thousand missed events gets a refresh', async () => {
   const { service, open } = await setUp();
   const [first, second] = service.happen(20_002);
   const long = await open('', { 'last-event-id': first?.cursor ?? '' });
@@ -97,7 +102,7 @@ test('6.1: an expired cursor and more than 20 thousand missed events are answere
 });
 
 test.each(['buffer_limit', 'replay_incomplete', 'replay_unavailable'] as const)(
-  '6.1: a refresh can say %s, to a stream that resumes and to one that is open',
+  '6.1: a stream that resumes and one that is open can get a refresh with the reason %s',
   async (reason) => {
     const { service, open } = await setUp();
     const [first] = service.happen(2);
@@ -109,16 +114,25 @@ test.each(['buffer_limit', 'replay_incomplete', 'replay_unavailable'] as const)(
   },
 );
 
-test.each(['0', 'abc', '99999999999999999999'])('6.1, 7.4: the cursor %s is refused', async (cursor) => {
-  const { refusal } = await setUp();
-  expect(await refusal('', { 'last-event-id': cursor })).toEqual([400, 'EVENT_CURSOR_INVALID']);
+test.each(['0', 'abc', '99999999999999999999'])(
+  '6.1, 7.4: the simulator refuses a stream after the cursor %s with EVENT_CURSOR_INVALID',
+  async (cursor) => {
+    const { refusal } = await setUp();
+    expect(await refusal('', { 'last-event-id': cursor })).toEqual([400, 'EVENT_CURSOR_INVALID']);
+  },
+);
+
+test.each([
+  ['that is no UUID', () => 'session_id=1'],
+  ['that is given 1001 times', (one: string) => `session_id=${one}&`.repeat(1_001)],
+])('4.4, 7.4: a stream with a session_id %s gets EVENT_SESSION_INVALID', async (_, query) => {
+  const { service, refusal } = await setUp();
+  expect(await refusal(`?${query(service.history.numbers[0] ?? '')}`)).toEqual([400, 'EVENT_SESSION_INVALID']);
 });
 
-test('4.4: session_id filters events; it is a UUID, one of the key, and given at most 1000 times', async () => {
+test('4.4: a stream with a session_id has the events of that number alone', async () => {
   const { service, open, refusal } = await setUp();
   const [one = '', other] = service.history.numbers;
-  expect(await refusal('?session_id=1')).toEqual([400, 'EVENT_SESSION_INVALID']);
-  expect(await refusal(`?${'session_id=&'.repeat(1_001)}`)).toEqual([400, 'EVENT_SESSION_INVALID']);
   expect(await refusal(`?session_id=${crypto.randomUUID()}`)).toEqual([404, 'SESSION_NOT_FOUND']);
   const { blocks } = await open(`?session_id=${one}`);
   service.happen(1, 'MessageReceived', { sessionId: other ?? null });
@@ -126,7 +140,7 @@ test('4.4: session_id filters events; it is a UUID, one of the key, and given at
   await until(() => expect(cursorsOf(blocks)).toEqual([mine?.cursor]));
 });
 
-test('4.4: include_product adds the events of the account, for keys without number restriction', async () => {
+test('4.4: include_product adds account-wide events, for API keys without number restriction', async () => {
   const { service, key, open, refusal } = await setUp();
   const [plain, full] = [await open(), await open('?include_product=true')];
   const [campaign, message] = [service.happen(1, 'CampaignUpdated')[0], service.happen()[0]];
@@ -145,7 +159,16 @@ test('6.1, 8: a stream needs events:read, and can be opened 10 times a minute', 
   expect(await refusal()).toEqual([403, undefined]);
 });
 
-test('3.1, 6.1: revoking the key sends an error on the stream and closes it', async () => {
+test('8: all API keys of an account share its 10 opens of streams a minute', async () => {
+  const { service, open, refusal } = await setUp();
+  const { secret } = service.keys.create({ name: 'another', scopes: ['events:read'], validDays: null });
+  for (let i = 0; i < 9; i++) await open();
+  const another = { authorization: `Bearer ${secret}` };
+  expect((await open('', another)).response.status).toBe(200);
+  expect(await refusal('', another)).toEqual([429, 'RATE_LIMITED']);
+});
+
+test('3.1, 6.1: revoking an API key sends an error event on its streams, and closes them', async () => {
   const { service, key, open } = await setUp();
   const { blocks, ended, response } = await open();
   service.keys.revoke(key);
@@ -157,7 +180,7 @@ test('3.1, 6.1: revoking the key sends an error on the stream and closes it', as
   expect(service.streams.count()).toBe(0);
 });
 
-test('3.1: a key that expires ends its streams', async () => {
+test('3.1: an API key that expires ends its streams with an error event', async () => {
   const { clock, service, open } = await setUp();
   const { blocks, ended } = await open();
   clock.at += 86_400_000;
@@ -186,7 +209,7 @@ test('6.1: the server can end a stream, and drops a stream whose client has disc
   await response.body?.cancel().catch(() => {});
 });
 
-test('5.4: restricting a key also applies to its open streams', async () => {
+test('5.4: a restriction of an API key to numbers also applies to its open streams', async () => {
   const { service, key, open } = await setUp();
   const [one = '', other = ''] = service.history.numbers;
   const { blocks } = await open();
@@ -214,21 +237,38 @@ test('6.3, E28: a test event is never on the stream', async () => {
   await until(() => expect(cursorsOf(blocks)).toEqual([event?.cursor]));
 });
 
-test('4.4: session_id may be given 1000 times', async () => {
+test('4.4: a stream with two session_id has the events of both numbers, and of no third', async () => {
+  const { service, open } = await setUp({}, 1, 3);
+  const [one = '', two = '', three = ''] = service.history.numbers;
+  const { blocks } = await open(`?session_id=${one}&session_id=${two}`);
+  const cursorOf = (sessionId: string) => service.happen(1, 'MessageReceived', { sessionId })[0]?.cursor;
+  const [, first, second] = [cursorOf(three), cursorOf(two), cursorOf(one)];
+  await until(() => expect(cursorsOf(blocks)).toEqual([first, second]));
+});
+
+test.each(['false', '1', ''])('4.4: include_product=%s adds no account-wide events', async (value) => {
+  const { service, open } = await setUp();
+  const { blocks } = await open(`?include_product=${value}`);
+  service.happen(1, 'CampaignUpdated');
+  const [message] = service.happen();
+  await until(() => expect(cursorsOf(blocks)).toEqual([message?.cursor]));
+});
+
+test('4.4: a stream may name session_id 1000 times', async () => {
   const { service, open } = await setUp();
   const query = service.history.numbers[0] ?? '';
   const { response } = await open(`?${`session_id=${query}&`.repeat(1_000)}`);
   expect(response.status).toBe(200);
 });
 
-test('5.4: session_id of a number that the key may not use is not found', async () => {
+test('5.4, 7.4: a stream of a number outside the API key gets SESSION_NOT_FOUND', async () => {
   const { service, key, refusal } = await setUp();
   const [one = '', other = ''] = service.history.numbers;
   service.keys.edit(key, { numbers: [one] });
   expect(await refusal(`?session_id=${other}`)).toEqual([404, 'SESSION_NOT_FOUND']);
 });
 
-test('7.4: a stream can be unavailable', async () => {
+test('7.4: a test can make the simulator refuse a stream with EVENT_STREAM_UNAVAILABLE', async () => {
   const { service, refusal } = await setUp();
   service.chaos.next(refuse(503, 'EVENT_STREAM_UNAVAILABLE'));
   expect(await refusal()).toEqual([503, 'EVENT_STREAM_UNAVAILABLE']);

@@ -39,10 +39,11 @@ async function setUp(
 }
 
 const idOf = ({ body }: Got): unknown => (JSON.parse(body.toString()) as { id: unknown }).id;
+const typeOf = ({ headers }: Got): unknown => headers['x-svc-event-type'];
 const signatureOf = (secret: string, seconds: number, body: Buffer): string =>
   `v1=${createHmac('sha256', secret).update(`${seconds}.${body.toString()}`).digest('hex')}`;
 
-test('6.3: a delivery is a POST of these fields, signed', async () => {
+test('6.3: a delivery is a signed POST with the headers and fields of the contract', async () => {
   const { got, sender, history } = await setUp();
   const event = history.next();
   expect(await sender.deliver(event)).toEqual({ event, outcome: 'delivered', attempts: 1, statuses: [204] });
@@ -88,7 +89,7 @@ test('3.3: a delivery has 8 attempts, then it is abandoned; each attempt is sign
   expect(attempts.map(({ attempt, answer }) => [attempt, answer])).toEqual(got.map((_, i) => [i + 1, 500]));
 });
 
-test('3.3: the waits before the attempts are 0, 30 s, 2, 10 and 30 min, 1, 2 and 4 h', () => {
+test('3.3: the waits before the attempts of a delivery are 0, 30 s, 2, 10 and 30 min, 1, 2 and 4 h', () => {
   expect(WAITS_MS.map((ms) => ms / 60_000)).toEqual([0, 0.5, 2, 10, 30, 60, 120, 240]);
 });
 
@@ -107,7 +108,7 @@ test('3.3: a delivery is not retried after it was accepted', async () => {
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: [503, 401, 200] });
 });
 
-test('6.3: any 2xx is success; a redirect is a failure and is not followed', async () => {
+test('6.3: a delivery succeeds with any 2xx; a redirect is a failure, and is not followed', async () => {
   const { got, sender, history } = await setUp(({ number }, response) => {
     response.writeHead(number === 1 ? 307 : 299, number === 1 ? { location: '/elsewhere' } : {}).end('ignored');
   });
@@ -115,7 +116,7 @@ test('6.3: any 2xx is success; a redirect is a failure and is not followed', asy
   expect(got).toHaveLength(2);
 });
 
-test('6.3: an answer that does not come in time is a failure', async () => {
+test('6.3: a delivery fails if its answer does not come in time', async () => {
   const { sender, history } = await setUp(
     ({ number }, response) => {
       if (number > 1) response.writeHead(204).end();
@@ -125,7 +126,7 @@ test('6.3: an answer that does not come in time is a failure', async () => {
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['timeout', 204] });
 });
 
-test('6.3: a connection that breaks is a failure', async () => {
+test('6.3: a delivery fails if its connection breaks', async () => {
   const { sender, history } = await setUp((one, response) => {
     if (one.number === 1) response.destroy();
     else inTurn(204)(one, response);
@@ -133,7 +134,7 @@ test('6.3: a connection that breaks is a failure', async () => {
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['unreachable', 204] });
 });
 
-test('6.3: at most 16 KiB of an answer are read, and a longer one is still a success', async () => {
+test('6.3: the simulator reads at most 16 KiB of an answer, and a longer one is still a success', async () => {
   let closed: () => void = () => {};
   const ended = new Promise<void>((resolve) => (closed = resolve));
   const { sender, history } = await setUp((_, response) => {
@@ -158,7 +159,7 @@ test('3.2: 15 failures in a row, of any deliveries, disable the webhook', async 
   expect(key.timeline.at(-1)?.what).toContain('15 consecutive failures');
 });
 
-test('3.2: a success resets the count of failures', async () => {
+test('3.2: a success resets the count of failures of a webhook', async () => {
   const { inTurnOf } = await setUp(({ number }, response) => response.writeHead(number % 15 === 0 ? 204 : 500).end());
   const outcomes = await inTurnOf(6);
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(
@@ -187,7 +188,7 @@ test('6.3: the same event can come several times, each time with another deliver
   expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(3);
 });
 
-test('6.3: a delivery can be signed by a wrong clock', async () => {
+test('6.3: the simulator can sign a delivery by a wrong clock', async () => {
   const { got, sender, history } = await setUp();
   await sender.deliver(history.next(), { ageSeconds: 301 });
   await sender.deliver(history.next(), { ageSeconds: -301 });
@@ -214,7 +215,7 @@ test('3.2: a webhook that is enabled again delivers only new events', async () =
   expect(got.map(idOf)).toEqual([event?.id]);
 });
 
-test('3.2: disabling ends a delivery that waits for its next attempt, and enabling does not resume it', async () => {
+test('3.2: disabling a webhook ends a delivery that waits, and enabling it does not resume the delivery', async () => {
   const { got, sender, history } = await setUp(inTurn(500, 204), { speed: 1 });
   const waiting = sender.deliver(history.next());
   await until(() => expect(sender.log()[0]).toMatchObject({ attempts: 1, answer: 500 }));
@@ -224,7 +225,7 @@ test('3.2: disabling ends a delivery that waits for its next attempt, and enabli
   expect(got).toHaveLength(1);
 });
 
-test('3.2: enabling resets the count of failures', async () => {
+test('3.2: enabling a webhook resets its count of failures', async () => {
   const { sender, inTurnOf } = await setUp(inTurn(500));
   await inTurnOf(2);
   sender.enable();
@@ -232,18 +233,21 @@ test('3.2: enabling resets the count of failures', async () => {
   expect(sender.state()).toBe('enabled');
 });
 
-test.each(['revoked', 'expired', 'without events:read'])('3.2: deliveries stop when the key is %s', async (how) => {
-  const { got, clock, service, key, sender, history } = await setUp();
-  service.keys.edit(key, { validDays: 30 });
-  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered' });
-  if (how === 'revoked') service.keys.revoke(key);
-  else if (how === 'expired') clock.at += 30 * 86_400_000;
-  else service.keys.edit(key, { scopes: ['groups:read'] });
-  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'stopped', attempts: 0 });
-  expect(got).toHaveLength(1);
-});
+test.each(['revoked', 'expired', 'without events:read'])(
+  '3.2: the deliveries of a webhook stop when its API key is %s',
+  async (how) => {
+    const { got, clock, service, key, sender, history } = await setUp();
+    service.keys.edit(key, { validDays: 30 });
+    expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered' });
+    if (how === 'revoked') service.keys.revoke(key);
+    else if (how === 'expired') clock.at += 30 * 86_400_000;
+    else service.keys.edit(key, { scopes: ['groups:read'] });
+    expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'stopped', attempts: 0 });
+    expect(got).toHaveLength(1);
+  },
+);
 
-test('6.3: a rotation with grace signs with both secrets for 24 h, without grace with the new one at once', async () => {
+test('6.3: after a rotation with grace both secrets sign for 24 h, without grace the new one alone', async () => {
   const { got, clock, sender, history } = await setUp();
   const second = sender.rotate();
   await sender.deliver(history.next());
@@ -259,7 +263,7 @@ test('6.3: a rotation with grace signs with both secrets for 24 h, without grace
   );
 });
 
-test('6.3, 8: a test event is sent once a minute, and not by a disabled webhook', async () => {
+test('6.3, 7.4, 8: a second test event within a minute gets WEBHOOK_TEST_RATE_LIMITED', async () => {
   const { got, clock, service, sender } = await setUp();
   const { webhooks } = service;
   expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered', event: { type: 'webhook.ping' } });
@@ -268,13 +272,21 @@ test('6.3, 8: a test event is sent once a minute, and not by a disabled webhook'
     expect.objectContaining({ status: 429, code: 'RATE_LIMITED', reason: 'WEBHOOK_TEST_RATE_LIMITED' }),
   );
   clock.at += 1;
+  expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered' });
+  expect(got.map(({ headers }) => headers['x-svc-event-type'])).toEqual(['webhook.ping', 'webhook.ping']);
+});
+
+test('3.2, 6.3, 7.4: a test event of a disabled webhook gets WEBHOOK_DISABLED, and sends nothing', async () => {
+  const { got, service, sender } = await setUp();
+  const { webhooks } = service;
   sender.disable();
   expect(() => webhooks.ping(sender)).toThrow(
     expect.objectContaining({ status: 409, code: 'CONFLICT', reason: 'WEBHOOK_DISABLED' }),
   );
+  expect(sender.state(), 'no change').toBe('disabled');
   sender.enable();
   expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered' });
-  expect(got.map(({ headers }) => headers['x-svc-event-type'])).toEqual(['webhook.ping', 'webhook.ping']);
+  expect(got).toHaveLength(1);
 });
 
 test('6.3: the delivery log shows status, time, attempts and outcome', async () => {
@@ -287,7 +299,7 @@ test('6.3: the delivery log shows status, time, attempts and outcome', async () 
   ]);
 });
 
-test('6.3: the address is checked at every delivery, and a private one gets nothing', async () => {
+test('6.3: the simulator checks the address at every attempt, and sends nothing to a private one', async () => {
   const addresses = ['203.0.113.5'];
   const resolve = () => Promise.resolve(addresses);
   const { service, key } = await setUp(undefined, { addresses: { resolve, loopback: true } });
@@ -296,7 +308,7 @@ test('6.3: the address is checked at every delivery, and a private one gets noth
   expect(await webhook.deliver(service.history.next())).toMatchObject({ statuses: Array(8).fill('address refused') });
 });
 
-test('6.3: each attempt checks which numbers the key may read at that moment', async () => {
+test('6.3: each attempt checks which numbers the API key may read at that moment', async () => {
   const { service, key, sender, history, make } = await setUp();
   const [event] = make(1);
   if (!event) throw new Error('no event');
@@ -305,7 +317,7 @@ test('6.3: each attempt checks which numbers the key may read at that moment', a
   expect(await sender.deliver(event)).toMatchObject({ outcome: 'stopped', attempts: 0 });
 });
 
-test('5.1: registering with a revoked key is refused as revoked', async () => {
+test('5.1: a webhook of a revoked API key cannot be registered: API_AUTH_REVOKED', async () => {
   const { service, key } = await setUp();
   service.keys.revoke(key);
   const refused = service.webhooks.register(key, { url: 'https://hooks.example/in' });
@@ -323,4 +335,38 @@ test('6.4, E28: if events are bare in all, the envelope names no session either'
   expect(session()).toBeNull();
   await sender.deliver(history.next('MessageReceived'));
   expect(session(), 'the contract shows that it has one').toEqual(expect.any(String));
+});
+
+test('6.3: a webhook gets events of the types that it chose, and no others', async () => {
+  const { got, service, key, url } = await setUp();
+  await service.webhooks.register(key, { url: `${url}chosen`, events: ['MessageSent'] });
+  const chosen = () => got.filter(({ path }) => path === '/chosen').map(typeOf);
+  for (const type of ['MessageReceived', 'MessageSent', 'CampaignUpdated']) service.happen(1, type);
+  await service.webhooks.settled();
+  expect(got).toHaveLength(4);
+  expect(chosen()).toEqual(['MessageSent']);
+});
+
+test('6.3: each webhook gets its own delivery of an event, with its own id and secret', async () => {
+  const { got, service, key, sender, url } = await setUp();
+  const { webhook: other } = await service.webhooks.register(key, { url: `${url}other`, secret: 'whsec_other' });
+  service.happen();
+  await service.webhooks.settled();
+  expect(new Set(got.map(idOf)).size).toBe(1);
+  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(2);
+  for (const { path, headers, body } of got) {
+    const [id, secret] = path === '/other' ? [other.id, 'whsec_other'] : [sender.id, SECRET];
+    expect(JSON.parse(body.toString())).toMatchObject({ webhook_id: id });
+    expect(headers['x-svc-signature']).toBe(signatureOf(secret, SECONDS, body));
+  }
+});
+
+test('5.4, 6.3: a webhook of an API key restricted to numbers gets only their events', async () => {
+  const { got, service, key, history } = await setUp();
+  const [one = '', other = ''] = history.numbers;
+  service.keys.edit(key, { numbers: [one] });
+  for (const sessionId of [other, one]) service.happen(1, 'MessageReceived', { sessionId });
+  service.happen(1, 'CampaignUpdated');
+  await service.webhooks.settled();
+  expect(got.map(({ body }) => (JSON.parse(body.toString()) as { session_id: string }).session_id)).toEqual([one]);
 });
