@@ -48,7 +48,8 @@ const ports = {
   PORT: process.env['PORT'] ?? String(await freePort(PORTS.webhook)),
   OPS_PORT: process.env['OPS_PORT'] ?? String(await freePort(PORTS.ops)),
 };
-const env = kitEnv(config, { ...ports, DATABASE_URL: storeUrl, ...source.env });
+const kitsOwn = { ...ports, DATABASE_URL: storeUrl, ...source.env };
+const env = kitEnv(config, kitsOwn);
 const kit = await createSandbox('dev', env, inspect === undefined ? [] : [`--inspect=${inspect}`]);
 const endpoint = { url: kit.url, secret: SECRET };
 const types = createEventTypes(EVENTS, eventTypes);
@@ -63,10 +64,12 @@ const actions = createActions({
 const page = await createDevPage(PORTS.page, actions);
 let main: MainProcess | undefined;
 let greeted = false;
-let clearing = false;
+let stopping = false;
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(EXIT.done));
-watchFiles(config.handlersDir, EVENTS, saved);
+watchFiles([config.handlersDir], [EVENTS], saved);
+// A reload keeps the environment of the handlers, so a changed .env needs another start.
+watchFiles([], [resolve('.env')], () => void startAgain(() => Object.assign(env, kitEnv(config, kitsOwn))));
 print(`page      ${page.url}`);
 startKit();
 
@@ -82,7 +85,7 @@ function startKit(): void {
   started.once('close', (code) => {
     main = undefined;
     shown.kit = 'down';
-    if (ended.signal.aborted || clearing) return;
+    if (ended.signal.aborted || stopping) return;
     const fixable = greeted || code !== EXIT.configuration || refusal.includes(config.handlersDir);
     if (!fixable) void end(EXIT.configuration);
     if (!fixable) return;
@@ -140,14 +143,22 @@ function openStore(): void {
 }
 
 async function clear(): Promise<void> {
-  clearing = true;
+  await startAgain(() => {
+    record.clear();
+    for (const suffix of ['', '-wal', '-shm', '-id']) rmSync(`${storeFile}${suffix}`, { force: true });
+  });
+}
+
+/** Stops the kit and starts it again. */
+async function startAgain(meanwhile: () => void): Promise<void> {
+  if (stopping || ended.signal.aborted) return;
+  stopping = true;
   shown.kit = 'starting';
   await kit.stop(END_MS);
   store?.close();
   store = undefined;
-  record.clear();
-  for (const suffix of ['', '-wal', '-shm', '-id']) rmSync(`${storeFile}${suffix}`, { force: true });
-  clearing = false;
+  meanwhile();
+  stopping = false;
   startKit();
 }
 

@@ -1,4 +1,4 @@
-// Says when a handler or src/events.ts was saved.
+// Says when a handler, src/events.ts or .env was saved.
 import { readdirSync, watch } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
@@ -6,14 +6,15 @@ import { basename, dirname, join } from 'node:path';
 const SETTLE_MS = 50;
 
 /** Watches folders instead of files, because many editors replace the file when they save it. */
-export function watchFiles(handlersDir: string, events: string, saved: () => void): void {
+export function watchFiles(folders: string[], files: string[], saved: () => void): void {
   let settling: NodeJS.Timeout | undefined;
   const settle = (): void => {
     clearTimeout(settling);
     settling = setTimeout(saved, SETTLE_MS);
   };
-  watch(dirname(events), (_, name) => name === basename(events) && settle());
-  const inside = readdirSync(handlersDir, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
-  for (const folder of [handlersDir, ...inside.map((one) => join(one.parentPath, one.name))])
+  for (const file of files) watch(dirname(file), (_, name) => name === basename(file) && settle());
+  const inside = folders.flatMap((folder) => readdirSync(folder, { recursive: true, withFileTypes: true }));
+  const all = inside.filter((one) => one.isDirectory()).map((one) => join(one.parentPath, one.name));
+  for (const folder of [...folders, ...all])
     watch(folder, (_, name) => /^[^.].*\.[cm]?[jt]s$/.test(name ?? '') && settle());
 }

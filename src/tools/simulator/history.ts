@@ -86,7 +86,8 @@ export function createHistory(options: HistoryOptions): History {
   const numbers = options.numbers ?? Array.from({ length: sessions }, () => random.uuid());
   const events: SimulatedEvent[] = [...(options.past ?? [])];
   const positions = new Map(events.map((event, n) => [event.cursor ?? '', n]));
-  let cursor = BigInt(events.at(-1)?.cursor ?? firstCursor - 1n) + 1n;
+  const afterPast = BigInt(events.at(-1)?.cursor ?? -1) + 1n;
+  let cursor = afterPast > firstCursor ? afterPast : firstCursor;
   let oldest = 0;
   let bare: SimulatedEvent['bare'] = 'off';
 

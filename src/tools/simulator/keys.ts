@@ -59,8 +59,25 @@ export interface Keys {
   /** Whether the key's restriction to numbers allows the event (contract 5.4, 6.3). */
   reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
   note(key: Key, what: string): void;
+  /** The secret that was issued last. Empty: none since the start. */
+  lastSecret(): string;
+  /** All keys, so that `restore` can make them again from the hashes of their secrets. */
+  kept(): KeptKey[];
+  /** Makes a kept key again. */
+  restore(kept: KeptKey): Key;
   /** Calls `listener` after every change to a key. The expiry of a key is not a change. */
   onChange(listener: () => void): void;
+}
+
+export interface KeptKey {
+  id: string;
+  attributes: KeyAttributes;
+  /** Unix milliseconds. Null: never. */
+  expiresAt: number | null;
+  created: number;
+  revoked: boolean;
+  /** Hashes of its secrets, and when they end. */
+  secrets: [hash: string, until: number | null][];
 }
 
 interface Kept extends Key {
@@ -87,10 +104,12 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
   /** Map keys are hashes of secrets. A secret is valid until `until`. */
   const secrets = new Map<string, { key: Kept; until: number }>();
   const listeners: (() => void)[] = [];
+  let lastSecret = '';
 
   function issue(key: Kept): string {
     const secret = `svc_test_${random.uuid().replaceAll('-', '')}`;
     secrets.set(hash(secret), { key, until: Infinity });
+    lastSecret = secret;
     return secret;
   }
 
@@ -185,6 +204,20 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
     reads({ attributes }, { sessionId }) {
       return !attributes.numbers || (sessionId !== null && attributes.numbers.includes(sessionId));
     },
+    lastSecret: () => lastSecret,
+    kept: () =>
+      [...keys.values()].map((key) => ({
+        ...{ id: key.id, attributes: key.attributes, expiresAt: orNull(key.expiresAt) },
+        ...{ created: key.created, revoked: key.revoked },
+        secrets: [...secrets].flatMap(([of, one]) => (one.key === key ? [[of, orNull(one.until)]] : [])),
+      })),
+    restore({ secrets: own, expiresAt, attributes, ...rest }) {
+      const made = checked(attributes, numbers);
+      const key: Kept = { ...made, ...rest, expiresAt: expiresAt ?? Infinity, timeline: [] };
+      keys.set(key.id, key);
+      for (const [of, until] of own) secrets.set(of, { key, until: until ?? Infinity });
+      return key;
+    },
     note: (key, what) => void key.timeline.push({ at: iso(clock.now()) ?? '', what }),
     onChange: (listener) => void listeners.push(listener),
   };
@@ -218,6 +251,11 @@ function checked(attributes: KeyAttributes, numbers: string[]): Pick<Kept, 'attr
 /** The scopes that a key with restricted numbers cannot have (contract 5.4). */
 function isAccountWide(scope: string): boolean {
   return scope === 'dashboard:read' || (scope.startsWith('product:') && scope !== 'product:inbox');
+}
+
+/** JSON has no infinity. */
+function orNull(ms: number): number | null {
+  return ms === Infinity ? null : ms;
 }
 
 function hash(secret: string): string {

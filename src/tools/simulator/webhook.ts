@@ -68,6 +68,7 @@ export interface Webhook {
   readonly id: string;
   readonly url: string;
   readonly events: readonly string[];
+  secret(): string;
   state(): 'enabled' | 'disabled' | 'disabled by failures';
   deliver(event: SimulatedEvent, options?: DeliverOptions): Promise<Delivered>;
   /** Sends a test event. Throws Refusal 409 WEBHOOK_DISABLED, 429 WEBHOOK_TEST_RATE_LIMITED. */
@@ -193,6 +194,7 @@ export function createWebhook(options: WebhookOptions): Webhook {
     id,
     url,
     events,
+    secret: () => secret,
     state: () => state,
     deliver,
     ping(event) {

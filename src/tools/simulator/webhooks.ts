@@ -20,6 +20,8 @@ export interface Webhooks {
   /** Throws Refusal 404 WEBHOOK_NOT_FOUND. */
   remove(id: string): void;
   all(): Webhook[];
+  /** The key that registered the webhook. */
+  keyOf(webhook: Webhook): Key | undefined;
   /** Sends a test event; see Webhook.ping. */
   ping(webhook: Webhook): Promise<Delivered>;
   /** Starts the deliveries of one event, with the faults that chaos draws. */
@@ -93,6 +95,7 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
       kept.delete(id);
     },
     all: () => [...kept.values()].map(({ webhook }) => webhook),
+    keyOf: ({ id }) => kept.get(id)?.key,
     ping: (webhook) => track(webhook.ping(history.next('webhook.ping'))),
     publish(event) {
       for (const { key, webhook } of kept.values()) {

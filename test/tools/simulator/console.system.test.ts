@@ -1,13 +1,21 @@
 // The simulator's program as a person uses it: typed lines and printed answers.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createEndpoint, inTurn, until } from './endpoint.ts';
 
+/** In a folder of its own, where the account is kept. */
 function start(...args: string[]) {
+  return startIn(mkdtempSync(join(tmpdir(), 'kit-service-')), ...args);
+}
+
+function startIn(folder: string, ...args: string[]) {
   const main = fileURLToPath(new URL('../../../src/tools/simulator/main.ts', import.meta.url));
-  const child = spawn(process.execPath, [main, '--port', '0', ...args]);
+  const child = spawn(process.execPath, [main, '--port', '0', ...args], { cwd: folder });
   const ended = once(child, 'exit');
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -97,7 +105,8 @@ test.each([['--port', 'x'], ['--unknown'], ['--secret', 'whsec_1']])(
 );
 
 test('npm run service ends with the signal that npm gets', async () => {
-  const npm = spawn('npm', ['run', 'service', '--', '--port', '0'], { detached: true });
+  const account = join(mkdtempSync(join(tmpdir(), 'kit-service-')), 'service.json');
+  const npm = spawn('npm', ['run', 'service', '--', '--port', '0', '--account', account], { detached: true });
   const ended = once(npm, 'exit');
   let output = '';
   npm.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -115,4 +124,59 @@ test('npm run service ends with the signal that npm gets', async () => {
   npm.kill('SIGTERM');
   await ended;
   await vi.waitFor(() => expect(fetch(`${base}/`)).rejects.toThrow(), 15_000);
+});
+
+test('the account goes on after a restart: key, webhook, history; --new begins another', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-service-'));
+  const { url, got } = await createEndpoint(inTurn(204));
+  const keyOf = (text: string): string | undefined => /API_KEY=(\w+)/.exec(text)?.[1];
+  const first = startIn(folder);
+  await first.say(`register ${url}`, /WEBHOOK_SECRET=whsec_\w+/);
+  await first.say('send 3', /3 × MessageReceived/);
+  await until(() => expect(got).toHaveLength(3));
+  await first.say('key expires 3', /key expires 3/);
+  const before = keyOf(first.output());
+  expect(before).toBeDefined();
+  first.child.kill('SIGTERM');
+  await first.ended;
+
+  const second = startIn(folder);
+  await second.say('key', /key expires 3 /);
+  expect(keyOf(second.output())).toBe(before);
+  const base = /API_BASE_URL=(\S+)/.exec(second.output())?.[1];
+  const replayed = await fetch(`${base}/rpc/ReplayEvents`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${before}`, 'content-type': 'application/json' },
+    body: '{"request":{}}',
+  });
+  expect(JSON.stringify(await replayed.json()).match(/MessageReceived/g)).toHaveLength(3);
+  await second.say('send 1', /webhooks for this type: 1/);
+  await until(() => expect(got).toHaveLength(4));
+  expect(new Set(got.map(({ body }) => (JSON.parse(body.toString()) as { cursor: string }).cursor)).size).toBe(4);
+  second.child.kill('SIGTERM');
+  await second.ended;
+
+  const other = startIn(folder, '--new');
+  await until(() => expect(other.output()).toContain('Type help'));
+  expect(keyOf(other.output())).not.toBe(before);
+});
+
+test('--env writes what the receiver needs into .env, and leaves what a person has set there', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-service-'));
+  const { url } = await createEndpoint(inTurn(204));
+  const read = (): string => readFileSync(join(folder, '.env'), 'utf8');
+  writeFileSync(join(folder, '.env'), '# mine\nLOG_LEVEL=debug\nAPI_KEY=\n');
+  const first = startIn(folder, '--url', url, '--env');
+  await until(() => expect(first.output()).toMatch(/written to \.env: API_BASE_URL, API_KEY, WEBHOOK_SECRET/));
+  expect(read()).toMatch(
+    /^# mine\nLOG_LEVEL=debug\nAPI_BASE_URL=http:\S+\/v1\nAPI_KEY=svc_test_\w+\nWEBHOOK_SECRET=whsec_\w+\n$/,
+  );
+  first.child.kill('SIGKILL');
+  await first.ended;
+
+  const mine = 'API_KEY=svc_live_mine\n';
+  writeFileSync(join(folder, '.env'), mine);
+  const second = startIn(folder, '--new', '--env');
+  await until(() => expect(second.output()).toMatch(/\.env was not written: it sets API_KEY to something/));
+  expect(read()).toBe(mine);
 });
