@@ -63,6 +63,12 @@ function dots(tasks) {
   });
 }
 
+function marksOf({ copies, origin, tasks }) {
+  const came = copies > 0 ? `came ${copies + 1}×` : '';
+  const marks = [came, origin === 'replay' && 'recovered', tasks.some(({ late }) => late) && 'late'].filter(Boolean);
+  return marks.length > 0 ? el('small', {}, ` ${marks.join(', ')}`) : null;
+}
+
 function drawRows() {
   const { key } = place();
   const open = key ?? state.rows[0]?.key;
@@ -74,7 +80,7 @@ function drawRows() {
         'a',
         { href: `#${encodeURIComponent(row.key)}`, 'aria-current': row.key === open ? 'true' : null },
         clock(row.at),
-        el('span', {}, row.type, row.copies > 0 ? el('small', {}, ` came ${row.copies + 1}×`) : null),
+        el('span', {}, row.type, marksOf(row)),
         el('span', { class: 'dots' }, dots(row.tasks)),
         el('span', { class: 'what' }, `${row.conversation} `, el('bdi', {}, row.text)),
       ),

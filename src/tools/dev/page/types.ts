@@ -1,6 +1,7 @@
 // The event types of src/events.ts, as they are on disk now: the file may change while `npm run dev` runs.
 import { pathToFileURL } from 'node:url';
 import type { EventType } from '../../../base/define-event.ts';
+import { nearestType } from '../../../run/did-you-mean.ts';
 import type { JsonObject } from '../../../wire/json.ts';
 import { kitEvents } from '../../../wire/kit-events.ts';
 
@@ -40,8 +41,14 @@ export function createEventTypes(file: string, yours: Types) {
       if (type === '') return [{ field: '', message: 'name a type' }];
       if (typeof data !== 'object' || data === null || Array.isArray(data))
         return [{ field: '', message: 'must be a JSON object' }];
-      const issues = types[type]?.data.safeParse(data).error?.issues ?? [];
-      return issues.map(({ path, message }) => ({ field: path.join('.'), message }));
+      const schema = types[type]?.data;
+      const { shape = {} } = (schema ?? {}) as { shape?: object };
+      const misspelt = Object.keys(data).flatMap((field) => {
+        const near = Object.hasOwn(shape, field) ? undefined : nearestType(field, Object.keys(shape));
+        return near ? [{ field, message: `did you mean ${near}? If not, name it in src/events.ts` }] : [];
+      });
+      const issues = schema?.safeParse(data).error?.issues ?? [];
+      return [...misspelt, ...issues.map(({ path, message }) => ({ field: path.join('.'), message }))];
     },
     /** The sender within the session, if the type names one. */
     conversation(type: string, data: JsonObject): string {

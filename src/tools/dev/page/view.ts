@@ -21,7 +21,7 @@ export interface Row {
   copies: number;
   conversation: string;
   text: string;
-  tasks: { handler: string; state: string; attempts: number }[];
+  tasks: { handler: string; state: string; attempts: number; late: boolean }[];
 }
 
 type Summary = Pick<Row, 'conversation' | 'text'>;
@@ -60,7 +60,7 @@ export function createView(types: EventTypes, record: Said) {
       for (const event of events) {
         const { key, type, origin, copies, createdAt, receivedAt } = event;
         const of = (byKey.get(key) ?? []).toReversed();
-        const dots = of.map(({ handler, state, attempts }) => ({ handler, state, attempts }));
+        const dots = of.map(({ handler, state, attempts, late }) => ({ handler, state, attempts, late }));
         const at = iso(createdAt ?? receivedAt);
         rows.push({ key, type, at, origin, copies, ...(await summary(store, event)), tasks: dots });
       }
