@@ -28,7 +28,7 @@ const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/reconcile/stream.test.ts'];
 /** These run on both stores, see test/stores.ts. */
 const BOTH = [
-  'test/run/{lanes,runner}.test.ts',
+  'test/run/{lanes,runner,set-up-handlers}.test.ts',
   'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream}.test.ts',
   'test/flow/{faulty-replay,outages}.test.ts',
 ];
