@@ -29,7 +29,7 @@ const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/re
 /** These run on both stores, see test/stores.ts. */
 const BOTH = [
   'test/admin/types.test.ts',
-  'test/run/{lanes,runner}.test.ts',
+  'test/run/{lanes,runner,set-up-handlers}.test.ts',
   'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream}.test.ts',
   'test/flow/{faulty-replay,outages}.test.ts',
 ];

@@ -74,6 +74,8 @@ export interface HandlerLog {
   error(fields: object, message: string): void;
 }
 
+type SetupFunction = (tx: Tx) => void | Promise<void>;
+
 export interface Handler<Type extends string = string> {
   /** The handler's identity. Default: the file's name. */
   name?: string;
@@ -109,8 +111,11 @@ export interface Handler<Type extends string = string> {
    * stay ready and do not delay other handlers. Default: no limit.
    */
   rate?: { perMinute: number };
-  /** Creates the handler's own tables. Called at each start and each reload. It may await only `tx`. */
-  setup?(tx: Tx): void | Promise<void>;
+  /**
+   * Creates and changes the handler's own tables. The steps of a list run once each, in order: change tables by a new last
+   * step, and leave the others as they are. A function alone runs at each start and each reload. It may await only `tx`.
+   */
+  setup?: SetupFunction | readonly (string | SetupFunction)[];
   /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }

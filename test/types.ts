@@ -25,6 +25,12 @@ export const right = [
       else event.data.body satisfies string;
     },
   }),
+  defineHandler({ on: '*', setup: (tx) => void tx.run('select 1'), handle() {} }),
+  defineHandler({
+    on: '*',
+    setup: ['create table a (b text)', async (tx) => void ((await tx.get('select 1'))?.['b'] satisfies unknown)],
+    handle() {},
+  }),
   defineHandler({ on: '*', handle: (event) => void (event.data satisfies Record<string, unknown>) }),
 ];
 
@@ -37,6 +43,10 @@ export const wrong = [
   defineHandler({ on: '*', order: 'sorted', handle: () => {} }),
   // @ts-expect-error -- a handler has no such field
   defineHandler({ on: '*', timeout: 5, handle: () => {} }),
+  // @ts-expect-error -- a step of `setup` is SQL or a function
+  defineHandler({ on: '*', setup: [1], handle: () => {} }),
+  // @ts-expect-error -- SQL stands in a list
+  defineHandler({ on: '*', setup: 'create table a (b text)', handle: () => {} }),
   // @ts-expect-error -- `handle` is required
   defineHandler({ on: '*' }),
   defineHandler({

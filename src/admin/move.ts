@@ -14,15 +14,19 @@ export function unloadedWords(handler: string): string {
 
 /**
  * Moves waiting, dead and skipped tasks to the handler `to`, and copies how far the lanes of `from` have finished.
- * Resolves to the number of moved tasks. Throws AdminError.
+ * If `to` is not loaded, only the steps of its `setup` move, because they are needed to load it. Throws AdminError.
  */
 export async function moveTasks(
   store: Pick<Store, 'admin' | 'read'>,
   { from, to }: { from: string; to: string },
   clock: Clock,
   onStep?: (done: number, of: number) => void,
-): Promise<number> {
-  const known = (await store.read.handlers()).map(({ name }) => name);
+): Promise<{ moved: number; steps: number }> {
+  const handlers = await store.read.handlers();
+  const known = handlers.map(({ name }) => name);
+  const isLoaded = handlers.some(({ name, loaded }) => loaded && name === to);
+  const steps = isLoaded ? 0 : await store.admin.giveSteps(from, to);
+  if (steps > 0) return { moved: 0, steps };
   for (const name of [from, to])
     if (!known.includes(name))
       throw new AdminError('missing', `no handler was ever named ${name}; known are: ${known.join(', ') || 'none'}`);
@@ -30,5 +34,5 @@ export async function moveTasks(
   const moved = await changeInSteps(await store.admin.matching({ handler: from }, clock.now()), give, onStep);
   for (let after: number | null = 0; after !== null;)
     after = await store.admin.giveLanes(from, to, after, LANES, clock.now());
-  return moved;
+  return { moved, steps };
 }

@@ -7,7 +7,7 @@ import { setImmediate as settled, setTimeout as sleep } from 'node:timers/promis
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
-import { describe } from '../base/errors.ts';
+import { behind, describe } from '../base/errors.ts';
 import type { Handler, KitEvent } from '../kit.ts';
 import { typeOf } from '../wire/event-map.ts';
 import type { FileFault } from '../processes/channel.ts';
@@ -52,6 +52,8 @@ const ms = z
   .min(0)
   .max(365 * DAY_MS);
 const isFunction = (value: unknown): boolean => typeof value === 'function';
+const isSetup = (value: unknown): boolean =>
+  isFunction(value) || (Array.isArray(value) && value.every((step) => typeof step === 'string' || isFunction(step)));
 const shape = z.strictObject({
   name: z
     .string()
@@ -78,7 +80,7 @@ const shape = z.strictObject({
   onStale: z.enum(['run', 'skip', 'dead']).default('run'),
   history: z.boolean().default(false),
   rate: z.strictObject({ perMinute: z.int().min(1).max(60_000) }).optional(),
-  setup: z.custom<Required<Handler>['setup']>(isFunction, 'must be a function').optional(),
+  setup: z.custom<Required<Handler>['setup']>(isSetup, 'must be a function, or a list of SQL and functions').optional(),
   handle: z.custom<Handler['handle']>(isFunction, 'is required: an async function of the event and ctx'),
 });
 
@@ -163,7 +165,7 @@ export function checkHandler(exported: unknown, fileName: string, replay: boolea
   const { name = fileName, on, maxAgeMs = null, rate = null, setup, handle, ...rest } = parsed.data;
   if (rest.order === 'strict' && !replay) throw new Error(NO_PROOF);
   const types = on === '*' ? on : new Set(typeof on === 'string' ? [on] : on);
-  const methods = { setup: setup?.bind(exported), handle: handle.bind(exported) };
+  const methods = { setup: typeof setup === 'function' ? setup.bind(exported) : setup, handle: handle.bind(exported) };
   return { ...rest, name, on: types, maxAgeMs, rate, ...methods };
 }
 
@@ -175,7 +177,7 @@ function faultOf(error: unknown, path: string, what: string): string {
 function placeOf(error: unknown, path: string): string {
   const { at } = describe(error);
   if (at?.startsWith(`${path}:`)) return at;
-  return at && !at.startsWith(import.meta.dirname) ? `${path}: ${at}` : path;
+  return behind(at) ? `${path}: ${at}` : path;
 }
 
 /** The error on one line, without its stack. */

@@ -35,6 +35,7 @@ const REGISTER_MS = 600_000;
  * retried without blocking.
  */
 const BUSY_MS = 20;
+const MORE_RAN = 'more steps of setup have run than this file has, as after a return to an older release';
 
 const { serviceOf }: RunModules = modules;
 const noService = (() => undefined) as unknown as ServiceFor;
@@ -83,9 +84,11 @@ await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) }
 async function prepare(): Promise<void> {
   const store = trial ?? openFor(loadConfigOfRun(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
+  const onMore = (fields: object): void => logOf(loadConfigOfRun(env)).warn(fields, MORE_RAN);
   try {
     // With `check` each setup runs twice, because a setup must accept the tables that it created before.
-    for (let times = trial ? 2 : 1; times > 0; times--) await setUpHandlers(folder, { store, scopes, onFile: at });
+    for (let times = trial ? 2 : 1; times > 0; times--)
+      await setUpHandlers(folder, { store, scopes, onFile: at, onMore });
   } catch (error) {
     await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`]);
   }
@@ -98,7 +101,7 @@ async function prepare(): Promise<void> {
 
 async function start({ boot, instance }: Orders): Promise<void> {
   const config = loadConfigOfRun(env);
-  log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
+  log = logOf(config);
   folder.over = true;
   const store = openFor(config, instance);
   const ready = withoutFaults();
@@ -177,6 +180,10 @@ async function noteGone<Result>(options: RunOptions, store: Store, register: () 
         'this handler is gone, and events waited for it: if it comes back, npx kit rerun makes their tasks',
       );
   return result;
+}
+
+function logOf({ LOG_LEVEL: level, LOG_FORMAT: format }: Config): Logger {
+  return createLog(solo ? 'run-solo' : 'run', { level, format });
 }
 
 function openFor(config: Config, instance = 0): Store {

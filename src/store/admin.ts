@@ -30,6 +30,8 @@ export interface AdminStore {
    * lanes with ids above `after` and returns the next `after`, or null at the end.
    */
   giveLanes(from: string, to: string, after: number, limit: number, now: number): Promise<number | null>;
+  /** Renames the handler of the steps of `setup` that have run, unless the other has steps. Returns how many. */
+  giveSteps(from: string, to: string): Promise<number>;
   /**
    * Reads quarantined bytes again, for example with a newer kit. If they are an event now, it is accepted and the row
    * leaves the quarantine. Undefined: no such row.

@@ -184,6 +184,9 @@ export interface Tx {
 /** Writes in an open transaction. It may await nothing but the transaction. */
 export type Work = (tx: Tx) => unknown;
 
+/** A step of a handler's `setup` that has run. `step`: its number, from 1. `digest`: of its text, see run/steps.ts. */
+export type SetupStep = { handler: string; step: number; digest: string };
+
 export type SqlRow = Record<string, SqlValue>;
 
 export type SqlValue = null | number | bigint | string | Uint8Array;
@@ -202,8 +205,10 @@ export interface WorkStore {
   missed(after: number, upTo: number, limit: number): Promise<StoredEvent[]>;
   /** Events that turned out not to be history while this handler's file was broken. It still lacks their tasks. */
   owed(handler: number, limit: number): Promise<StoredEvent[]>;
-  /** Runs the set-up of a handler in one transaction. */
-  setup(work: Work): Promise<void>;
+  /** Runs the set-up of a handler in one transaction. A step is remembered in it, and does not run if it has run before. */
+  setup(work: Work, step?: SetupStep & { now: number }): Promise<void>;
+  /** The steps that have run, in order. */
+  steps(): Promise<SetupStep[]>;
   /** The next events whose tasks are still to be made, in order of arrival. */
   pending(limit: number): Promise<PendingEvents>;
   /**

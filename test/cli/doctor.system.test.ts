@@ -36,6 +36,18 @@ test.each([
     'fault',
   ],
   [
+    'a list that makes each table once',
+    `export default { on: '*', handle() {}, setup: ['create table mine (n)', (tx) => tx.run('drop table mine')] };`,
+    '1 loaded: broken',
+    'ok',
+  ],
+  [
+    'a step that fails',
+    `export default { on: '*', handle() {}, setup: ['create table mine (n)', 'create table mine (n)'] };`,
+    'broken.ts: setup of handler broken failed in step 2: ',
+    'fault',
+  ],
+  [
     'E60: a setup that ends the process',
     `export default { on: '*', handle() {}, setup() { process.exit(0); } };`,
     'broken.ts, in setup, ends the process',

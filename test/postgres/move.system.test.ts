@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { digestOf } from '../../src/run/steps.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Kit } from '../system/kit.ts';
@@ -150,6 +151,23 @@ test('the file is refused afterwards, with the name of the store that it was mov
   await until(openedAt);
   await kit.stop();
   await expect(cluster.add({}, `sqlite:${path}`)).rejects.toThrow(/was moved to .*: set DATABASE_URL/);
+});
+
+test('all steps of a setup run in PostgreSQL, because the tables of handlers are not copied', async () => {
+  await fill(10);
+  const table = `listed_${process.pid}`;
+  const [create, add] = [`create table ${table} (n bigint)`, `insert into ${table} values (1)`];
+  const store = openSqlite(path, { owner: true });
+  await store.work.setup((tx) => tx.run(create), { handler: 'listed', step: 1, digest: digestOf(create), now: T0 });
+  store.close();
+  const kit = await cluster.make({ MOVE_FROM: `sqlite:${path}` });
+  kit.addHandler('listed', `export default { on: '*', setup: ['${create}', '${add}'], handle() {} };`);
+  await kit.start();
+  const steps = () => cluster.rows<{ step: number }>('select step from kit.setup_steps order by step');
+  await until(async () => (await steps()).length === 2);
+  expect(await steps()).toEqual([{ step: 1 }, { step: 2 }]);
+  expect(await cluster.rows(`select n from ${table}`)).toEqual([{ n: '1' }]);
+  await cluster.rows(`drop table ${table}`);
 });
 
 test('a store that has events of its own, and a missing file, are refused', async () => {

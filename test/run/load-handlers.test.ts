@@ -82,6 +82,24 @@ describe('a handler', () => {
     ]);
   });
 
+  test('may have a list of SQL and functions as its setup', async () => {
+    const { faults, handlers } = await loadFiles({
+      'a.ts': `export default { on: '*', setup: ['create table a (b)', (tx) => {}], handle() {} };`,
+    });
+    expect(faults).toEqual([]);
+    expect(handlers).toMatchObject([{ setup: 'object' }]);
+  });
+
+  test.each(["'create table a (b)'", "['create table a (b)', 1]", '{}'])(
+    'is refused with the setup %s',
+    async (setup) => {
+      const { faults } = await loadFiles({ 'a.ts': `export default { on: '*', setup: ${setup}, handle() {} };` });
+      expect(faults).toEqual([
+        expect.stringMatching(/a\.ts: .*setup: must be a function, or a list of SQL and functions$/),
+      ]);
+    },
+  );
+
   test('may ask for strict order if there is an API key', async () => {
     const strict = { 'a.ts': `export default { on: '*', order: 'strict', handle() {} };` };
     const { faults, handlers } = await loadFiles(strict, true);

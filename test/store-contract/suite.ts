@@ -20,6 +20,7 @@ import { notes } from './notes.ts';
 import { pruning } from './pruning.ts';
 import { looking } from './reading.ts';
 import { reruns } from './reruns.ts';
+import { setups, sharedSetups } from './setups.ts';
 import { strictContract } from './strict.ts';
 
 /** Tests the part of a store that accepts, orders and runs. */
@@ -46,6 +47,7 @@ export function rolesContract(name: string, open: (path: string) => Store): void
     reruns(suite);
     pruning(suite);
     looking(suite);
+    sharedSetups(suite);
   });
 }
 
@@ -69,6 +71,7 @@ function workingParts(suite: Suite): void {
   lanes(suite);
   chains(suite);
   notes(suite);
+  setups(suite);
   attempts(suite);
   deaths(suite);
 }

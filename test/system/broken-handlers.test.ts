@@ -63,6 +63,16 @@ const DEEDS: Record<string, Deed> = {
     line: ':2: ',
     words: /tabel/,
   },
+  'has a step of its setup that fails': {
+    source: setup(`setup: ['create table y (z)',\n(tx) => tx.run('create tabel x (y)')]`),
+    line: ':2: ',
+    words: /failed in step 2: .*tabel/,
+  },
+  'has SQL in its setup that fails': {
+    source: setup(`setup: ['create table z (y)', 'create tabel x (y)']`),
+    line: ': setup of handler ',
+    words: /failed in step 2: .*tabel/,
+  },
   'awaits a timer in its setup': {
     source: setup('async setup() { await new Promise((resolve) => setTimeout(resolve, 1)); }'),
     line: ': ',

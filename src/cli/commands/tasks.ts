@@ -18,7 +18,7 @@ const command: Command = {
   usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID] [--before ID] [--limit N] [--json]
        npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause, largest first
        npx kit tasks --lanes [--json]     the longest lanes, and what blocks each
-       npx kit tasks move --from OLD --to NEW     after a handler was renamed: moves waiting, dead and skipped tasks`,
+       npx kit tasks move --from OLD --to NEW     after a handler was renamed: its steps of setup, then its tasks but the done ones`,
   async run(args) {
     const { values, positionals } = parse(args, {
       text: ['state', 'handler', 'group', 'before', 'limit', 'from', 'to'],
@@ -103,16 +103,18 @@ async function showLanes(json: boolean): Promise<number> {
 
 async function move(from = '', to = '', json = false): Promise<number> {
   if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');
-  const { moved, since } = await withStore(async (store) => {
+  const { moved, steps, since } = await withStore(async (store) => {
     const { waiting } = await store.read.status(store.now());
     const place = waiting.find(({ handler }) => handler === from)?.since ?? null;
-    return { moved: await moveTasks(store, { from, to }, clockOf(store), progress), since: place };
+    return { ...(await moveTasks(store, { from, to }, clockOf(store), progress)), since: place };
   });
   if (json) {
-    printJson({ moved, ...(since !== null && { waitingSince: since }) });
+    printJson({ moved, steps, ...(since !== null && { waitingSince: since }) });
     return EXIT.done;
   }
-  print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
+  if (steps > 0)
+    print(`${count(steps, 'step')} of setup moved from ${from} to ${to}; repeat this command once ${to} is loaded`);
+  else print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
   if (since !== null)
     print(
       clean(

@@ -3,6 +3,7 @@
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
+import { runStep } from '../../run/steps.ts';
 import { createRandom } from '../random.ts';
 import type { ShownState, SqlRow } from '../../store/work.ts';
 import type { Gap } from '../../store/read.ts';
@@ -86,7 +87,7 @@ async function deliverTo<Type extends string>(
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };
-  await store.work.setup((tx) => loaded.setup?.(tx));
+  for (const step of [loaded.setup ?? []].flat()) await store.work.setup((tx) => runStep(step, tx));
   const run = createRunProcess({ store, clock, service, handler: loaded, crashAfter: options.crashAfter, log });
   const groupCommit = createGroupCommit({
     store: { ...store.ingest, note: (...counts) => store.state.note(...counts) },

@@ -10,6 +10,16 @@ test('a message is handled', async () => {
   expect(tasks).toMatchObject([{ state: 'done', attempts: 1, late: false }]);
 });
 
+test('the steps of a setup run in order, once, before the first event', async () => {
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    setup: ['create table mine (n bigint)', async (tx) => void (await tx.run('insert into mine values (1)'))],
+    handle: (_, ctx) => ctx.complete(async (tx) => void (await tx.run('update mine set n = n + 1'))),
+  });
+  const { query } = await deliver(handler, [fixture('MessageReceived'), fixture('MessageReceived')], { crashAfter: 1 });
+  expect(await query('select n from mine')).toEqual([{ n: 3 }]);
+});
+
 test('an event that is delivered twice runs once, and within the window the order of arrival does not matter', async () => {
   const events = [1, 2, 3, 4, 5, 6].map((n) => fixture('MessageReceived', { data: { body: `${n}` } }));
   for (const order of ['given', 'reversed', 'shuffled', [3, 1, 0, 2, 5, 4]] as const) {

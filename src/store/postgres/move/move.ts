@@ -9,7 +9,10 @@ import type { MoveProgress } from '../../state.ts';
 import { StoreError } from '../../store.ts';
 import { columnsOf, copyRows, digestOf, digestOfRows, isSame, rowsOf, type Column, type Target } from './tables.ts';
 
-/** Tables that only `run`, `keep` and people change. */
+/**
+ * Tables that only `run`, `keep` and people change. `setup_steps` is left out: tables of handlers are not copied, so every
+ * step runs again.
+ */
 const STILL = [
   ...['handlers', 'lanes', 'lane_progress', 'tasks', 'dead_groups', 'attempts', 'notes', 'reruns', 'gaps', 'owed'],
   ...['samples', 'alarms'],

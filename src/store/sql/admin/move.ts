@@ -14,7 +14,7 @@ interface GivenRow {
 }
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
-export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveLanes'> {
+export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveLanes' | 'giveSteps'> {
   const { dialect } = session;
   const { max } = dialect;
   const listed = dialect.oneOf('@ids', 'bigint');
@@ -43,6 +43,9 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
       where o.id ${listed} and n.id <> o.id group by n.id
     on conflict (lane) do update set finished = ${max}(lane_progress.finished, excluded.finished),
       unproven = ${max}(lane_progress.unproven, excluded.unproven), used_at = excluded.used_at`);
+  const giveSteps = session.statement(`
+    update setup_steps set handler = @to where handler = @from and not exists (
+      select 1 from setup_steps s where s.handler = @to)`);
   const lanesOf = session.value<number>('select id from lanes where handler = ? and id > ? order by id limit ?');
 
   /** Gives the handler lanes named like these, with their progress. */
@@ -96,6 +99,7 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
         await skipTasks(open, `${name} has its own task of this event`, now);
         return moved.length;
       }, 'work'),
+    giveSteps: (from, to) => session.write(() => giveSteps.run({ from, to }), 'work'),
     giveLanes: (from, to, after, limit, now) =>
       session.write(async () => {
         const handler = await handlerOf(to);

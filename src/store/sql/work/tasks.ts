@@ -3,7 +3,7 @@
 // times its cost.
 import type { Counts } from '../../state.ts';
 import { withoutMissed } from '../../missed.ts';
-import type { Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
+import type { Settlement, SetupStep, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
 import { createHandlers } from './handlers.ts';
 import { createClaim } from './claim.ts';
@@ -37,6 +37,10 @@ export function createWorkStore(session: Session): WorkStore {
     where state = 'ready' and (release_at > @from or due_at > @from or hold_until > @from)`);
   const unknownClaims = session.value<number>(
     `delete from claims where boot = @boot and not (task ${oneOf('@known', 'bigint')}) returning task`,
+  );
+  const steps = session.statement<SetupStep>('select handler, step, digest from setup_steps order by handler, step');
+  const remember = session.statement(
+    'insert into setup_steps values (@handler, @step, @digest, @now) on conflict (handler, step) do nothing',
   );
   const markDirty = createMarkDirty(session);
   const registry = createHandlers(session);
@@ -148,7 +152,11 @@ export function createWorkStore(session: Session): WorkStore {
     behind: () => registry.behind(),
     missed: eventsBetween,
     owed: (handler, limit) => undecided.owed(handler, limit),
-    setup: (work) => session.write(() => inTransaction(session, work), 'work'),
+    setup: (work, step) =>
+      session.write(async () => {
+        if (!step || (await remember.run(step)) === 1) await inTransaction(session, work);
+      }, 'work'),
+    steps: () => steps.all(),
     async pending(limit) {
       const [birth, fannedOut, watermark] = await together(
         birthOf(session),

@@ -158,6 +158,15 @@ create table handlers (
   waits_from integer                -- events.seq: the handler has its tasks up to here; it waits for its file, or catches up
 ) strict;
 
+-- Steps of `setup` that have run. A step and its row are committed in one transaction.
+create table setup_steps (
+  handler text not null,            -- the name: steps run before the handler has a row
+  step    integer not null,         -- from 1
+  digest  text not null,            -- of the step's text, see run/steps.ts
+  ran_at  integer not null,
+  primary key (handler, step)
+) strict, without rowid;
+
 create table lanes (
   id       integer primary key autoincrement,  -- an id is never used twice, because tasks keep it after the lane was removed
   handler  integer not null,

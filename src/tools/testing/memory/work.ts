@@ -8,7 +8,15 @@ import { connect } from '../../../store/sqlite/connection.ts';
 import { createDatabase } from '../../../store/sqlite/database.ts';
 import { inTransaction, selected } from '../../../store/sql/work/tx.ts';
 import { HANDLERS } from '../../../store/sql/work/waiting.ts';
-import { NOTES, type Claim, type NewTask, type Settlement, type Turn, type WorkStore } from '../../../store/work.ts';
+import {
+  NOTES,
+  type Claim,
+  type NewTask,
+  type Settlement,
+  type SetupStep,
+  type Turn,
+  type WorkStore,
+} from '../../../store/work.ts';
 import type { createIngest } from './ingest.ts';
 import type { createLanes, TaskRow } from './lanes.ts';
 
@@ -25,6 +33,7 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
   const birth = { at: systemClock.now(), reading: 'none', end: null, older: null, younger: null } as const;
   const connection = connect(':memory:', { create: true });
   const tables = createDatabase(connection, ':memory:');
+  const steps = new Map<string, SetupStep>();
   /** The last event that has its tasks. */
   let fannedOut = 0;
   let boots = 0;
@@ -163,7 +172,14 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
         if (notes && !notes.has(name) && notes.size >= NOTES) throw new Error(`a task has at most ${NOTES} notes`);
         return notes?.set(name, value) !== undefined;
       }),
-    setup: (given) => inTurn(() => write(given)),
+    setup: (given, step) =>
+      inTurn(async () => {
+        const name = step && `${step.handler} ${step.step}`;
+        if (name && steps.has(name)) return;
+        await write(given);
+        if (name) steps.set(name, { handler: step.handler, step: step.step, digest: step.digest });
+      }),
+    steps: async () => [...steps.values()],
     read: (sql, values) => inTurn(() => selected(tables.own, sql, values)),
     complete: (claim, now, given) =>
       inTurn(async () => {
