@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Tx } from '#kit';
 import { crash, createClock, deliver, fixture, recorder, serviceError, type Answers } from '#kit/testing';
 import handler from './auto-reply.ts';
 
@@ -132,10 +131,10 @@ test('a writer who has opted out gets no reply', async () => {
   const { service, sent } = scripted();
   const optedOut = {
     ...handler,
-    async setup(tx: Tx) {
-      await handler.setup?.(tx);
-      await tx.run(`insert into opt_out values ('15550100', 'out', 1), ('15550101', 'in', 1)`);
-    },
+    setup: [
+      ...[handler.setup ?? []].flat(),
+      `insert into opt_out values ('15550100', 'out', 1), ('15550101', 'in', 1)`,
+    ],
   };
   const back = fixture('MessageReceived', { data: { from: '15550101' } });
   const { tasks } = await deliver(optedOut, [event, back], { service });

@@ -25,13 +25,13 @@ export default defineHandler({
   retry: { attempts: 8, firstMs: MINUTE_MS / 2, maxMs: 30 * MINUTE_MS },
   laneHoldMs: 120 * MINUTE_MS,
   timeoutMs: MINUTE_MS,
-  async setup(tx) {
-    await tx.run(`create table if not exists auto_reply (
-      session_id text, peer text, key text, at bigint not null, primary key (session_id, peer, key))`);
+  setup: [
+    `create table if not exists auto_reply (
+      session_id text, peer text, key text, at bigint not null, primary key (session_id, peer, key))`,
     // The table of the template opt-out. It stays empty without that handler.
-    await tx.run(`create table if not exists opt_out (
-      peer text primary key, state text not null, word_cursor bigint not null)`);
-  },
+    `create table if not exists opt_out (
+      peer text primary key, state text not null, word_cursor bigint not null)`,
+  ],
   async handle(event, ctx) {
     const { session_id, from } = event.data;
     if (ctx.notes['begun'] === true) await findReply(event, ctx);

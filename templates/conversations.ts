@@ -13,13 +13,13 @@ export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
   history: true,
-  async setup(tx) {
-    await tx.run('create table if not exists conversations_seen (key text primary key)');
-    await tx.run(`create table if not exists conversations (
+  setup: [
+    'create table conversations_seen (key text primary key)',
+    `create table conversations (
       session_id text not null, peer text not null, unread bigint not null,
       last_cursor bigint not null, last_message_id text not null, last_at bigint not null,
-      primary key (session_id, peer))`);
-  },
+      primary key (session_id, peer))`,
+  ],
   async handle(event, ctx) {
     const { session_id, from, message_id, timestamp_unix_ms } = event.data;
     await ctx.complete(async (tx) => {

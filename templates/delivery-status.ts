@@ -15,10 +15,10 @@ export default defineHandler({
   on: 'MessageStatusUpdated',
   lane: 'session',
   history: true,
-  async setup(tx) {
-    await tx.run(`create table if not exists delivery_status (
-      message_id text primary key, step bigint not null, status text not null)`);
-  },
+  setup: [
+    `create table delivery_status (
+      message_id text primary key, step bigint not null, status text not null)`,
+  ],
   async handle(event, ctx) {
     const { message_id, status } = event.data;
     if (typeof message_id !== 'string' || message_id === '')

@@ -13,10 +13,10 @@ export default defineHandler({
   on: 'kit.gap',
   lane: () => 'all',
   timeoutMs: 600_000,
-  async setup(tx) {
-    await tx.run(`create table if not exists fill_gap_conversations (
-      id text primary key, status text, unread bigint, last_at bigint)`);
-  },
+  setup: [
+    `create table fill_gap_conversations (
+      id text primary key, status text, unread bigint, last_at bigint)`,
+  ],
   async handle(event, ctx) {
     const conversations: Record<string, unknown>[] = [];
     // Reads all pages of 200, until the service says that there are no more (contract 4.5).

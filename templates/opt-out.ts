@@ -18,10 +18,10 @@ export default defineHandler({
   lane: 'conversation',
   order: 'arrival',
   history: true,
-  async setup(tx) {
-    await tx.run(`create table if not exists opt_out (
-      peer text primary key, state text not null, word_cursor bigint not null)`);
-  },
+  setup: [
+    `create table if not exists opt_out (
+      peer text primary key, state text not null, word_cursor bigint not null)`,
+  ],
   async handle({ cursor, data }, ctx) {
     if (data.is_group) throw new Skip('words in groups do not count');
     const word = wordOf(data.body);

@@ -27,10 +27,10 @@ export default defineHandler({
   // Half of the account's downloads (contract 8).
   rate: { perMinute: 30 },
   timeoutMs: 360_000,
-  async setup(tx) {
-    await tx.run(`create table if not exists save_media (
-      key text primary key, message_id text not null, file text not null, mime text, bytes bigint not null)`);
-  },
+  setup: [
+    `create table save_media (
+      key text primary key, message_id text not null, file text not null, mime text, bytes bigint not null)`,
+  ],
   async handle(event, ctx) {
     const { is_group, message_type, message_id } = event.data;
     if (is_group) throw new Skip('media of groups are not saved');

@@ -33,10 +33,7 @@ test.each([
   vi.stubEnv('PAID_OPERATIONS', 'allow');
   const both = defineHandler({
     ...autoReply,
-    async setup(tx) {
-      await first.setup?.(tx);
-      await second.setup?.(tx);
-    },
+    setup: [first.setup ?? [], second.setup ?? []].flat(),
     async handle(event, ctx) {
       await (['STOP', 'START'].includes(event.data.body) ? optOut : autoReply).handle(event, ctx);
     },
