@@ -56,7 +56,7 @@ async function deliver(
   const id = `live_${cursor}`;
   const envelope = { id, type, created_at: null, cursor, session_id: sessionId, webhook_id: 'live' };
   // The payload is copied as text, because parsing and writing it again would change large numbers.
-  const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload}}`);
+  const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload.toString()}}`);
   for (let attempt = 1; !signal.aborted; attempt++) {
     const timestampSeconds = Math.floor(clock.now() / 1000);
     const signing = { secrets: [secret], type, id, deliveryId: randomUUID(), attempt, timestampSeconds };
