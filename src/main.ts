@@ -95,7 +95,7 @@ async function start(given: Config): Promise<void> {
   const stopping = { draining: false };
   const options = { config: given, store, children, modules, clock, log };
   const receiver = await createReceiver({ ...options, draining: () => stopping.draining });
-  const server = createReceiveServer(receiver.app);
+  const server = createReceiveServer(receiver.app, (status) => receiver.unreadable(status));
   const wasFull = boundConnections(server, given.MAX_CONNECTIONS ?? defaultConnections());
   await listen(server, 'PORT', given.PORT, given.HOST);
   await retryWhileBusy(receiver.beat, START_MS);

@@ -45,7 +45,7 @@ export const METRICS: Record<string, Metric> = {
     read: ({ status }) => status.secrets.map(({ number, hits }) => [[String(number)], hits]),
   },
   kit_failure_run: {
-    help: 'Authentic deliveries in a row not answered with 2xx; at 15 the service switches the webhook off.',
+    help: 'Deliveries in a row not answered with 2xx, by their headers if they were refused unread; at 15 the service switches the webhook off.',
     read: ({ status }) => status.failureRun,
   },
   kit_unseen_failures_total: {

@@ -1,13 +1,13 @@
-// A memory budget that bodies share. It counts the bytes that have arrived. When they exceed it, the bodies that announce
-// the most and have taken the longest are dropped. A sender's address is no reason: behind a proxy all have the same one.
+// A memory budget that bodies share. It counts the bytes that have arrived. When they exceed it, the bodies of the
+// largest expected size that have taken the longest are dropped. A sender's address is no reason: behind a proxy all have the same one.
 
 /** A younger body counts as this old, because the bodies of strangers who begin again and again are always young. */
 const YOUNG_MS = 1_000;
 
 export interface Body {
   held: number;
-  /** The bytes that it will hold at most. */
-  announced: number;
+  /** The bytes that it is expected to have. */
+  size: number;
   /** Monotonic milliseconds. */
   since: number;
   drop(): void;
@@ -19,7 +19,7 @@ export function createBudget(most: number, monotonic: () => number) {
 
   function makeRoom(): void {
     const now = monotonic();
-    const cost = (body: Body): number => body.announced * Math.max(YOUNG_MS, now - body.since);
+    const cost = (body: Body): number => body.size * Math.max(YOUNG_MS, now - body.since);
     for (const costliest of [...arriving].toSorted((a, b) => cost(b) - cost(a))) {
       costliest.drop();
       // More room than is needed at once, so that in a crowd few chunks cost a search.

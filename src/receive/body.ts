@@ -3,7 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { createBudget, type Body } from './body-budget.ts';
 import type { RefusalName } from './causes.ts';
-import { announcedBy, free, PART, readInTurns } from './turns.ts';
+import { free, PART, readInTurns, sizeOf } from './turns.ts';
 
 /** Bytes. Bodies up to this size have a budget of their own, so that large ones never drop them. */
 const SMALL = 64 * 1024;
@@ -33,7 +33,7 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
       new Promise((resolve) => {
         let parts: Buffer[] = [];
         const drop = (): void => settle('body_dropped');
-        const body: Body = { held: 0, announced: announcedBy(request, limit), since: monotonic(), drop };
+        const body: Body = { held: 0, size: sizeOf(request, 0), since: monotonic(), drop };
         const onEnd = (): void => settle(parts);
         const onGone = (): void => settle('body_aborted');
         let bytes = 0;
@@ -50,8 +50,9 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
             charged = large;
           }
           onPart?.(part);
+          body.size = Math.min(limit, sizeOf(request, bytes));
           // While a large body waits for its turn, the stream holds one more part of it.
-          const next = charged === large ? Math.min(PART, body.announced - bytes) : 0;
+          const next = charged === large ? Math.min(PART, body.size - bytes) : 0;
           charged.charge(body, Math.max(bytes + next, CHUNK * parts.length));
         }
         // The listeners stay, because an error without one would crash the process. What comes later is ignored.

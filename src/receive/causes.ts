@@ -76,6 +76,11 @@ export const REFUSALS = {
     log: 'the sender went away before its body was complete',
     page: 'The sender went away: see the proxy in front',
   },
+  bad_http: {
+    status: 400,
+    log: 'refused: no readable HTTP, or more than 16 KiB of headers; if the service sent it, see the proxy in front',
+    page: 'No readable HTTP, or more than 16 KiB of headers: noise, or the proxy in front adds too many',
+  },
   path: {
     status: 404,
     log: 'refused: a path that is neither WEBHOOK_PATH nor a probe',

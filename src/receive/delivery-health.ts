@@ -45,7 +45,7 @@ export function createDeliveryHealth({
   const { failures } = kept;
   const signers = createSigners(kept.signers, clock);
   const startedAt = clock.now() + STARTING_MS;
-  /** Authentic deliveries that this process refused, and that no repeated delivery has explained yet. */
+  /** Deliveries that this process refused, also for their signature, and that no repeated one has explained yet. */
   let refused = 0;
   let changed = false;
   let writtenAt = -Infinity;
@@ -105,6 +105,8 @@ export function createDeliveryHealth({
     },
     /** No configured secret signed the delivery: it is forged, or the service has another secret. */
     forged(): void {
+      // If the service sent it, a repeated delivery follows once its secret is known here.
+      refused++;
       failures.badSignatures++;
       failures.lastBadAt = iso(clock.now());
       failures.badSince ??= failures.lastBadAt;

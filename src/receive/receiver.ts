@@ -130,6 +130,11 @@ export async function createReceiver(options: ReceiverOptions) {
 
   return {
     app,
+    /** Call it for a request that was refused before it reached the app. */
+    unreadable(status: number): void {
+      groupCommit.count({ 'refused.bad_http': 1 });
+      refusalLog.note('bad_http', { status });
+    },
     waiting: (): number => groupCommit.waiting(),
     beat,
     /**

@@ -1,6 +1,6 @@
 // The HTTP server around the app: its time limits, its connections behind a load balancer, and its drain at a stop.
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Server as NetServer, Socket } from 'node:net';
 import type Koa from 'koa';
 import { ConfigError } from '../config.ts';
@@ -23,12 +23,18 @@ const MOST_HEADERS = 100;
 /** Requests of a connection whose answers are not sent yet. The service sends one after the other. */
 const PIPELINED = 128;
 
+const ENDED = new Set(['HPE_CLOSED_CONNECTION', 'HPE_INVALID_EOF_STATE']);
+const CLOSE = 'Connection: close\r\n';
+
 /** A connection whose last answer is a refusal. Later requests on it are not processed (RFC 9112, section 9.6). */
 const closing = new WeakSet<Socket>();
 const lingering = new Set<Socket>();
 const unread = new WeakMap<Socket, number>();
+/** The answer to the last request of a connection. */
+const newest = new WeakMap<Socket, ServerResponse>();
 
-export function createReceiveServer(app: Koa): Server {
+/** `onUnreadable` is called for each request that is no readable HTTP, or whose headers are too long. */
+export function createReceiveServer(app: Koa, onUnreadable: (status: number) => void = () => {}): Server {
   const callback = app.callback();
   const handle = (req: IncomingMessage, res: ServerResponse): void => {
     if (closing.has(req.socket)) dropInTurns(req);
@@ -53,7 +59,19 @@ export function createReceiveServer(app: Koa): Server {
     closeAfterAnswer(req, res);
     res.writeHead(417).end();
   });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    const status = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
+    // The rest of a refused body, and a request that its sender broke off, are no further refusal.
+    if (error.code?.startsWith('HPE_') && !ENDED.has(error.code)) onUnreadable(status);
+    // An answer that has begun must not be followed by another one.
+    const answer = newest.get(socket);
+    const begun = answer?.headersSent && !answer.writableFinished;
+    if (socket.writable && !begun) socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${CLOSE}\r\n`);
+    socket.destroy(error);
+  });
   server.maxHeadersCount = MOST_HEADERS;
+  // A sender that has sent all may close its side, and still gets its answer.
+  Object.assign(server, { httpAllowHalfOpen: true });
   return server;
 }
 
@@ -61,6 +79,7 @@ export function createReceiveServer(app: Koa): Server {
 function isFlooded(socket: Socket, response: ServerResponse): boolean {
   const count = (unread.get(socket) ?? 0) + 1;
   unread.set(socket, count);
+  newest.set(socket, response);
   response.once('close', () => unread.set(socket, (unread.get(socket) ?? 1) - 1));
   return count > PIPELINED;
 }

@@ -7,11 +7,11 @@ export const PART = 64 * 1024;
 /** Milliseconds between two turns. Large bodies then take about a quarter of a core. */
 const GAP_MS = 1;
 
-/** The announced length of each body that waits. */
+/** The expected size of each body that waits. */
 const waiting = new Map<IncomingMessage, number>();
 let timer: NodeJS.Timeout | undefined;
 
-/** Resumes the body that announces the least: it needs the fewest turns. */
+/** Resumes the body that is expected to be the smallest: it needs the fewest turns. */
 function next(): void {
   let first: IncomingMessage | undefined;
   let least = Infinity;
@@ -24,20 +24,22 @@ function next(): void {
   timer = waiting.size > 0 ? setTimeout(next, GAP_MS) : undefined;
 }
 
-/** The bytes that a body will have at most, as its sender announces it. */
-export function announcedBy(request: IncomingMessage, limit: number): number {
-  return Number(request.headers['content-length'] ?? limit);
+/** The bytes that a body is expected to have: as its sender announces, otherwise twice what has arrived. */
+export function sizeOf({ headers }: IncomingMessage, arrived: number): number {
+  return Number(headers['content-length'] ?? 2 * arrived);
 }
 
 /** Reads a body for those who listen to it. It pauses after each part until it has a turn. */
 export function readInTurns(request: IncomingMessage): void {
   let bytes = 0;
+  let all = 0;
   request.on('data', (chunk: Buffer) => {
     bytes += chunk.length;
+    all += chunk.length;
     if (bytes < PART) return;
     bytes = 0;
     request.pause();
-    waiting.set(request, announcedBy(request, Infinity));
+    waiting.set(request, sizeOf(request, all));
     timer ??= setTimeout(next, GAP_MS);
   });
 }

@@ -77,7 +77,7 @@ export function readPage(
     'items that cannot be read': kept.some((reading) => 'unreadable' in reading),
     'next_cursor is no cursor': Boolean(next_cursor) && next === null,
     // A higher next_cursor is correct, because the service may have filtered out later events.
-    'next_cursor is not the last item': next !== null && !more && isBehind(next, last),
+    'a next_cursor that is not the last item': next !== null && !more && isBehind(next, last),
   };
   const oddities = Object.entries(odd).flatMap(([words, holds]) => (holds ? [words] : []));
   return { readings, first, proved, onward, youngest, next, hasMore, reset, otherTypes, oddities };

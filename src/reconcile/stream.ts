@@ -108,7 +108,7 @@ export function createFollower(options: FollowerOptions): Follower {
     return highest(cursors) ?? null;
   }
 
-  function read(cursor: Cursor, payload: string): Reading {
+  function read(cursor: Cursor, payload: StreamItem['payload']): Reading {
     const live = continuity.isLive(cursor);
     const reading = readItem('stream', cursor, payload);
     return live && 'event' in reading ? { event: { ...reading.event, live } } : reading;

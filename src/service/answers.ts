@@ -1,13 +1,14 @@
 // Reads answers of the service within limits of size: as an object, as bytes or as events. The parser of event streams
 // is a library, because line ends, fields and cut-off events are easy to get wrong. Every function throws
 // ServiceError.
+import { isUtf8 } from 'node:buffer';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { failureOf, parseJson, ServiceError, unreadable } from './errors.ts';
 
 const MIB = 1024 * 1024;
 /** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
 const MOST_BYTES = 64 * MIB;
-/** The longest event of a stream, in characters. */
+/** The longest event of a stream, in bytes. */
 const LONGEST = 16 * MIB;
 
 /** Reads an answer of at most `mostBytes`. `read` returns undefined if the text is not a JSON object. */
@@ -79,24 +80,35 @@ export function streamOf(response: Response, what: string, signal?: AbortSignal)
   );
 }
 
+/** An event of a stream. `bytes`: its data as received, if they are not UTF-8; `data` then has U+FFFD in their place. */
+export interface Message extends EventSourceMessage {
+  bytes?: Buffer;
+}
+
 /** The events of an event stream. Events that arrive in one chunk are yielded together. */
 export async function* messagesOf(
   bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   what: string,
   longest = LONGEST,
-): AsyncGenerator<EventSourceMessage[], void, void> {
-  const messages: EventSourceMessage[] = [];
+): AsyncGenerator<Message[], void, void> {
+  const messages: Message[] = [];
   const parser = createParser({
     maxBufferSize: longest,
-    onEvent: (message) => messages.push(message),
+    onEvent: (message) => messages.push(decoded(message)),
     onError({ type }) {
       if (type !== 'max-buffer-size-exceeded') return;
-      throw new ServiceError({ code: 'unreadable', message: `${what}: an event has more than ${longest} characters` });
+      throw new ServiceError({ code: 'unreadable', message: `${what}: an event has more than ${longest} bytes` });
     },
   });
-  const utf8 = new TextDecoder();
   for await (const chunk of bytes) {
-    parser.feed(utf8.decode(chunk, { stream: true }));
+    // One character for each byte, so that `decoded` sees which bytes are not UTF-8.
+    parser.feed(Buffer.from(chunk).toString('latin1'));
     yield messages.splice(0);
   }
+}
+
+function decoded(message: EventSourceMessage): Message {
+  const bytes = Buffer.from(message.data, 'latin1');
+  const data = bytes.toString('utf8');
+  return isUtf8(bytes) ? { ...message, data } : { ...message, data, bytes };
 }

@@ -2,17 +2,16 @@
 // reconnects at the pace that the contract asks for, and ends only if another connection cannot help. The payloads
 // are passed on as text.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EventSourceMessage } from 'eventsource-parser';
 import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { LAST_EVENT_ID } from '../wire/headers.ts';
-import { messagesOf, readText } from './answers.ts';
+import { messagesOf, readText, type Message } from './answers.ts';
 import { errorOf, ServiceError } from './errors.ts';
 import type { Fetch } from './exchange.ts';
 
 export interface StreamItem {
   cursor: Cursor;
-  /** The text of `{ "<EventType>": { … } }`. */
-  payload: string;
+  /** The text of `{ "<EventType>": { … } }`; its bytes if they are not UTF-8. */
+  payload: string | Buffer;
 }
 
 /**
@@ -41,7 +40,7 @@ export interface StreamOptions {
   silentMs?: number;
   /** The first wait before a new connection, in milliseconds. It doubles up to thirty times this value. */
   firstWaitMs?: number | undefined;
-  /** The longest event, in characters. Default: 16 Mi. */
+  /** The longest event, in bytes. Default: 16 MiB. */
   longest?: number;
 }
 
@@ -127,12 +126,12 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
   }
 }
 
-function itemOf({ event, id, data }: EventSourceMessage): StreamItem | undefined {
+function itemOf({ event, id, data, bytes }: Message): StreamItem | undefined {
   const cursor = event === 'domain' ? parseCursor(id) : undefined;
-  return cursor && { cursor, payload: data };
+  return cursor && { cursor, payload: bytes ?? data };
 }
 
-function tell({ event, data }: EventSourceMessage, onNews: StreamOptions['onNews']): void {
+function tell({ event, data }: Message, onNews: StreamOptions['onNews']): void {
   if (event === 'error') throw errorOf(WHAT, new Response(null), data);
   if (event === 'refresh')
     onNews?.({ kind: 'refresh', reason: /"reason"\s*:\s*"(\w{1,40})"/.exec(data)?.[1] ?? 'unknown' });

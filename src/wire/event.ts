@@ -52,6 +52,8 @@ export const SENT_BY_KIT = 'kit';
 const NAME = /^[\x21-\x7e]{1,200}$/;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
+const OURS = 'its type begins with kit., as only the events of the kit itself do';
+
 /** TextDecoder drops the byte order mark, which JSON.parse refuses. */
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
@@ -77,6 +79,7 @@ export function readDelivery(body: Uint8Array): Reading {
   const { id, type } = envelope;
   if (!isName(id)) return unreadable(received, 'id is not 1 to 200 visible ASCII characters');
   if (!isName(type)) return unreadable(received, 'type is not 1 to 200 visible ASCII characters');
+  if (isOurs(type) && !received.sentByKit) return unreadable(received, OURS);
   const data = dataOf(envelope['data'], type, flags);
   if (!data) return unreadable(received, 'data does not hold its type');
   if (cursor === null && type !== 'webhook.ping' && !received.sentByKit) flags.push('no_cursor');
@@ -88,19 +91,25 @@ export function readDelivery(body: Uint8Array): Reading {
   return { event: { ...received, id, type, sessionId, createdAt: facts.createdAt ?? toldAt, toldAt, flags } };
 }
 
-/** Reads one event of ReplayEvents or of the stream: its cursor, and the text of `{ "<EventType>": { … } }`. */
-export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: string): Reading {
+/** Reads one event of ReplayEvents or of the stream: its cursor, and text or bytes of `{ "<EventType>": { … } }`. */
+export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: string | Buffer): Reading {
   const received = { origin, cursor, body: Buffer.from(payload) };
   // A lone surrogate has no bytes in UTF-8, so `body` holds another character in its place.
-  if (!payload.isWellFormed()) return unreadable(received, 'not UTF-8');
-  const parsed = parseJsonText(payload);
+  if (typeof payload === 'string' && !payload.isWellFormed()) return unreadable(received, 'not UTF-8');
+  const parsed = typeof payload === 'string' ? parseJsonText(payload) : parseJson(payload);
   if (!parsed.ok) return unreadable(received, parsed.reason);
   const [type, ...more] = isObject(parsed.value) ? Object.keys(parsed.value) : [];
   if (!isName(type) || more.length > 0) return unreadable(received, 'payload does not hold one type');
+  if (isOurs(type)) return unreadable(received, OURS);
   const flags: Flag[] = parsed.duplicateKeys ? ['dup_keys'] : [];
   const data = dataOf(parsed.value, type, flags);
   if (!data) return unreadable(received, 'data does not hold its type');
   return { event: { ...received, id: null, type, ...factsOf(type, data), flags } };
+}
+
+/** Handlers of kit.gap trust its data, so no delivery and no replay may bring such an event. */
+function isOurs(type: string): boolean {
+  return type.startsWith('kit.');
 }
 
 function unreadable(received: Received, reason: string): Reading {

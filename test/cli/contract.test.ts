@@ -94,7 +94,11 @@ test.each<[string, Service, string]>([
     'replay shows 3 where 2 comes next',
   ],
   ['has cursors that are no numbers', { replay: () => pageOf([event('a')]) }, 'items without a cursor'],
-  ['stays where it is', { replay: (one) => ({ ...asAssumed(one), next_cursor: '0' }) }, 'next_cursor is not the last'],
+  [
+    'stays where it is',
+    { replay: (one) => ({ ...asAssumed(one), next_cursor: '0' }) },
+    'a next_cursor that is not the last',
+  ],
   [
     'puts two types into a payload',
     { replay: () => pageOf([{ cursor: '3', json_payload: '{"A":{},"B":{}}' }]) },

@@ -190,7 +190,7 @@ export const STATUS_WORDS: Record<FaultName, RegExp> = {
   flood: /more than 67108864 bytes|no whole answer/,
   gzip: /more than 67108864 bytes|no whole answer/,
   'page-stuck': /replay does not advance/,
-  'page-back': /next_cursor is not the last item/,
+  'page-back': /a next_cursor that is not the last item/,
   'page-ahead': /replay does not advance/,
   'page-empty': /replay does not advance/,
   // At the end of history a higher next_cursor is correct, because the service may have filtered out later events.

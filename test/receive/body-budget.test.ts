@@ -117,6 +117,23 @@ describe('the budget for bodies in flight', () => {
     expect(lengthOf(await read)).toBe(25 * 12_500);
   });
 
+  test('E82: a chunked body counts as twice what has arrived, because a proxy may send every body so', async () => {
+    let now = 0;
+    const reader = createBodyReader(2 * MB, () => now);
+    const chunkedBody = bodyIn();
+    delete chunkedBody.request.headers['content-length'];
+    const read = reader.read(chunkedBody.request, BODY_LIMIT);
+    const stranger = bodyIn();
+    const dropped = reader.read(stranger.request, BODY_LIMIT);
+    for (let step = 0; step < 3; step++, now += 100) {
+      chunkedBody.send(100_000);
+      stranger.send(600_000);
+    }
+    expect(await dropped).toBe('body_dropped');
+    chunkedBody.end();
+    expect(lengthOf(await read)).toBe(300_000);
+  });
+
   test('E82: charges a complete body until it is handled', async () => {
     const reader = createBodyReader(MB);
     const { promise: handled, resolve } = Promise.withResolvers<void>();

@@ -165,6 +165,17 @@ describe('an attempt above 1', () => {
     expect(await receiver.counters()).toMatchObject({ unseen_failures: 1 });
   });
 
+  test('does not count if the kit refused it before for its signature: the secret was not known yet', async () => {
+    const receiver = await startReceiver();
+    receiver.clock.at += 2_000;
+    const data = { MessageReceived: message({ timestamp_unix_ms: receiver.clock.at }) };
+    const body = bodyOf({ cursor: String(++cursor), data });
+    const forged = signed(body, SECONDS, 'whsec_not_known_yet_0000');
+    expect(await deliver(receiver.port, body, forged)).toBe(401);
+    expect(await deliver(receiver.port, body, { 'X-Svc-Attempt': '2' })).toBe(204);
+    expect((await receiver.counters())['unseen_failures'] ?? 0).toBe(0);
+  });
+
   test.each<[string | string[] | undefined, boolean]>([
     ['2', true],
     ['8', true],

@@ -163,7 +163,10 @@ export async function openReceiver({
     },
     draining: () => draining,
   });
-  const server = createReceiveServer(app);
+  const server = createReceiveServer(app, (status) => {
+    groupCommit.count({ 'refused.bad_http': 1 });
+    refusalLog.note('bad_http', { status });
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {

@@ -23,7 +23,28 @@ import {
 
 const body = bodyOf();
 
+describe('a request that is no readable HTTP', () => {
+  test.each([
+    ['two lengths', 400, head([...pairs(body), 'Content-Length: 5'])],
+    ['headers above 16 KiB', 431, head([...pairs(body), ['X-Padding', 'x'.repeat(17_000)]])],
+  ])('is refused, counted and logged: %s', async (_, status, bytes) => {
+    const receiver = await startReceiver();
+    expect(statuses(await raw(receiver.port, bytes))).toEqual([status]);
+    expect(await receiver.counters()).toMatchObject({ 'refused.bad_http': 1 });
+    expect(receiver.lines).toMatchObject([{ cause: 'bad_http', status }]);
+    expect(await deliver(receiver.port, body)).toBe(204);
+  });
+});
+
 describe('an answer', () => {
+  test('reaches a sender that has closed its side after the whole request', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.socket.end(Buffer.concat([Buffer.from(head(pairs(body))), body]));
+    expect(statuses(await line.heard('\r\n\r\n'))).toEqual([204]);
+    expect(rows(receiver)).toBe(1);
+  });
+
   test('is an empty 204 for new, duplicate and quarantined deliveries', async () => {
     const receiver = await startReceiver();
     for (const bytes of [body, body, Buffer.from('{')]) {
@@ -59,13 +80,13 @@ describe('an answer', () => {
 });
 
 describe('a target', () => {
-  test.each(UNREADABLE_TARGETS)('E86: that cannot be parsed (%s) gets 400, without a log line', async (target) => {
+  test.each(UNREADABLE_TARGETS)('E86: that cannot be parsed (%s) gets 400, and no error in the log', async (target) => {
     const receiver = await startReceiver();
     for (const method of ['GET', 'POST']) {
       const { status } = await send(receiver.port, '', { method, path: target, headers: signed('') });
       expect(status).toBe(400);
     }
-    expect(receiver.lines).toEqual([]);
+    expect(receiver.lines.filter(({ cause }) => cause !== 'bad_http')).toEqual([]);
     expect(await deliver(receiver.port, body)).toBe(204);
   });
 

@@ -45,12 +45,12 @@ test('E83: a body below 64 KiB never waits; a larger one pauses after each part'
   await until(() => log.length === 2);
 });
 
-test('E83: the body that announces the least has the first turn, one without a length the last', async () => {
+test('E83: the smallest body has the first turn, and one without a length counts as twice what has arrived', async () => {
   const log: string[] = [];
   const bodies = { endless: undefined, long: 12_000_000, short: 300_000, middle: 1_000_000 };
   for (const [name, length] of Object.entries(bodies)) stream(name, length, log).send(PART);
   await until(() => log.length === 4);
-  expect(log).toEqual(['short', 'middle', 'long', 'endless']);
+  expect(log).toEqual(['endless', 'short', 'middle', 'long']);
 });
 
 test('E83: a body whose connection is closed has no turn', async () => {

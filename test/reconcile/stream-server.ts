@@ -18,7 +18,7 @@ export interface StreamServer {
   lag: () => void;
   /** Sends new events again, after a `refresh` if some were left out. */
   goOn: (reason: string) => void;
-  write: (text: string) => void;
+  write: (text: string | Buffer) => void;
   /** `end` sends the end event. `cut` breaks off in the middle of an event. */
   end: (how: 'end' | 'cut') => void;
   isOpen: () => boolean;

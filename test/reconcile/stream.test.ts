@@ -249,6 +249,18 @@ describe('the watermark', () => {
     ]);
   });
 
+  test('E87: an event that is not UTF-8 goes to quarantine as it came, and replay still brings it', async () => {
+    const { rest, start, stream, mark, query } = await begin();
+    await rest();
+    void start();
+    await until(() => stream.isOpen());
+    const payload = Buffer.concat([Buffer.from('{"Thing":{"body":"M'), Buffer.from([0xfc]), Buffer.from('ll"}}')]);
+    stream.write(Buffer.concat([Buffer.from('id: 11\nevent: domain\ndata: '), payload, Buffer.from('\n\n')]));
+    await until(() => mark() === '11');
+    expect(query('select reason, body from quarantine')).toEqual([{ reason: 'not UTF-8', body: payload }]);
+    expect(query('select 1 from events where cursor = 11')).toEqual([]);
+  });
+
   const action = fc.oneof(
     { weight: 6, arbitrary: fc.record({ do: fc.constant('happen' as const), hidden: fc.boolean() }) },
     {

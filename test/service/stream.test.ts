@@ -49,7 +49,7 @@ async function read(answers: Answer[], wanted: number, options: Partial<StreamOp
   try {
     for await (const items of stream) {
       cursors.push(...items.map(({ cursor }) => cursor));
-      payloads.push(...items.map(({ payload }) => payload));
+      payloads.push(...items.map(({ payload }) => payload.toString()));
       if (cursors.length >= wanted) break;
     }
   } catch (error) {

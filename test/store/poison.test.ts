@@ -6,8 +6,10 @@ import { join } from 'node:path';
 import Database, { type Statement } from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Accepted, Batch } from '../../src/store/ingest.ts';
+import { bytesDigestOf } from '../../src/store/sql/ingest/poison.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { sampled } from '../cases.ts';
 import { bodyOf, T0 } from '../receive/harness.ts';
@@ -372,4 +374,12 @@ test('E5: a counter that has reached its maximum stays there', async () => {
   await accept([webhook(1)]);
   expect(verdicts(await accept([webhook(1)]))).toEqual(['duplicate']);
   expect(await store.read.counters()).toMatchObject({ duplicates: most });
+});
+
+test('two unreadable items are two, also if cursor and bytes together read the same', () => {
+  const digest = (cursor: string | null, text: string): string =>
+    bytesDigestOf({
+      unreadable: { origin: 'replay', cursor: cursor as Cursor | null, body: Buffer.from(text), reason: 'odd' },
+    }).toString('hex');
+  expect(new Set([digest('2', '23'), digest('22', '3'), digest(null, '223'), digest(null, ':223')]).size).toBe(4);
 });

@@ -60,6 +60,13 @@ describe('an event', () => {
     ).toEqual([message, message, message]);
   });
 
+  test.each(['kit.gap', 'kit.anything'])('of the type %s comes from the kit alone, whoever signed it', (type) => {
+    const reason = expect.stringContaining('begins with kit.') as string;
+    expect(reasonOf(delivery({ type, data: { [type]: {} } }))).toEqual(reason);
+    expect(reasonOf(readItem('replay', CURSOR, JSON.stringify({ [type]: {} })))).toEqual(reason);
+    expect(reasonOf(delivery({ type, data: { [type]: {} }, sent_by: 'kit' }))).toBe('readable');
+  });
+
   test('from replay has no id', () => {
     expect(eventOf(readItem('replay', CURSOR, '{"Thing":{}}'))).toMatchObject({
       id: null,

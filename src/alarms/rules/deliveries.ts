@@ -68,6 +68,9 @@ function failureRun(seen: Observation): string {
   const { failureRun: run, failures, reconcile } = status;
   if (run >= FAILURES_FROM) {
     const causes = causeList(failures.causes);
+    // Headers are no proof, so a run without a verified signature may be the work of strangers.
+    if (causes && !Object.keys(failures.causes).some((cause) => causeOf(cause)?.counts === 'surely'))
+      return `${run} requests in a row with the headers of deliveries were refused unread (${causes}): ${remedyOf(failures.causes)}. If the service sent them, at ${FAILURES_ALLOWED} in a row it switches the webhook off: look there. If strangers sent them, the next good delivery ends this alarm`;
     return `${run} deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchedOff(run, reconcile.state !== 'off')}`;
   }
   if (recently(seen, 'failure_runs') === 0)

@@ -32,7 +32,7 @@ export const REPLAY: Rules<Observation> = {
       if (!isStopped(seen))
         return `API_KEY was refused at ${webhookStopped(seen)?.since}, and no delivery has come since. ${REGISTER}. The next delivery ends this alarm, also a test event`;
       const also = KEEPS_WEBHOOKS.test(reconcile.reason ?? '') ? '' : `. ${REGISTER}`;
-      return `reconciliation stopped (${reconcile.reason}): correct API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)${also}`;
+      return `reconciliation stopped (${reconcile.reason}): ${/IP_FORBIDDEN/.test(reconcile.reason ?? '') ? 'add the address of this machine to the key at the service, then npx kit reconcile' : 'correct API_KEY in the configuration, then npx kit reload'}; until then strict handlers wait (${tasks.held} held)${also}`;
     },
   },
   reconcile_behind: {

@@ -87,7 +87,7 @@ async function deliverItem(
   const id = `live_${cursor}`;
   const envelope = { id, type, created_at: null, cursor, session_id: sessionId, webhook_id: 'live' };
   // The payload is copied as text, because parsing and writing it again would change large numbers.
-  const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload}}`);
+  const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload.toString()}}`);
   for (let attempt = 1; !signal.aborted; attempt++) {
     const status = await deliver(endpoint, { id, type, body, attempt, signal });
     if (status !== undefined && status < 300) return;

@@ -12,10 +12,12 @@ const SETTINGS: Setting[] = [
   ['expires', '<days>|now|off', 'then calls get 401 API_AUTH_REQUIRED; off: never', 'validDays'],
   ['ips', '<address or range> …|off', 'calls from other addresses get 403 API_KEY_IP_FORBIDDEN', 'ips'],
 ];
+const GRACE_HOURS = [0, 1, 24] as const;
 const LISTS = new Set<keyof KeyAttributes>(['scopes', 'numbers', 'ips']);
 
 export const KEY_COMMANDS: Usage[] = [
   { usage: 'key new', does: 'makes another key with the same settings' },
+  { usage: 'key rotate 0|1|24', does: 'another secret; the old one is valid for so many hours' },
   { usage: 'key revoke', does: 'ends the key for good' },
   ...SETTINGS.map(([name, takes, does]) => ({ usage: `key ${name} ${takes}`, does })),
 ];
@@ -26,6 +28,11 @@ export function changeKey(rehearsal: Rehearsal, what?: string, ...words: string[
   if (what === 'revoke') {
     keys.revoke(key);
     return 'revoked for good: calls get 401, streams end, deliveries stop. For another: key new';
+  }
+  if (what === 'rotate') {
+    const hours = GRACE_HOURS.find((one) => String(one) === words[0]);
+    if (hours === undefined) throw new Wrong(helpOf(KEY_COMMANDS));
+    return `  API_KEY=${keys.rotate(key, hours)}\n  Shown once. The old secret ends in ${hours} h. Webhooks go on`;
   }
   if (what === 'new') {
     const made = keys.create(key.attributes);

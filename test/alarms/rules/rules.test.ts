@@ -140,6 +140,15 @@ test.each([
   expect(words('failure_run', seen({ failureRun, failures }))).toMatch(expected);
 });
 
+test('E43: failure_run does not say that the webhook is off, if all were refused unread: strangers can send headers', () => {
+  const failures = { ...calm.failures, causes: { content_encoding: 12, body_dropped: 4 } };
+  const said = words('failure_run', seen({ failureRun: 16, failures }));
+  expect(said).toMatch(/^16 requests .*were refused unread.*If the service sent them.*If strangers sent them/);
+  expect(said).not.toMatch(/has switched/);
+  const one = { ...calm.failures, causes: { content_encoding: 12, store: 4 } };
+  expect(words('failure_run', seen({ failureRun: 16, failures: one }))).toMatch(/has switched the webhook off/);
+});
+
 test.each<[string, number, number, RegExp]>([
   [
     'over',

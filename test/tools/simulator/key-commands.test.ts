@@ -129,3 +129,14 @@ test('help lists every command, also those for the key, within 100 columns', asy
   for (const name of names) expect(await say(name ?? ''), name).not.toMatch(/unknown command/);
   expect(names.size).toBe(14);
 });
+
+test('5.7: a rotated API key has another secret, and the old one is valid for the hours that were typed', async () => {
+  const { clock, ask, replay, say } = await setUpConsole();
+  const secret = /API_KEY=(\S+)/.exec(await say('key rotate 1'))?.[1];
+  const asNew = () => ask('GET', '/v1', { headers: { authorization: `Bearer ${secret}` } });
+  expect([(await replay({})).status, (await asNew()).status]).toEqual([200, 200]);
+  clock.at += 3_600_000;
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+  expect((await asNew()).status).toBe(200);
+  expect(await say('key rotate 2')).toContain('key rotate 0|1|24');
+});

@@ -116,8 +116,9 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
         if (!row) return undefined;
         const { origin, cursor, body } = row;
         const item = origin === 'replay' || origin === 'stream';
-        const reading =
-          item && cursor !== null ? readItem(origin, cursor, Buffer.from(body).toString()) : readDelivery(body);
+        // Nothing can make an item readable that has no cursor, so it keeps its reason.
+        if (item && cursor === null) return { verdict: 'quarantined' };
+        const reading = item && cursor !== null ? readItem(origin, cursor, Buffer.from(body)) : readDelivery(body);
         if ('unreadable' in reading) {
           await explain.run(reading.unreadable.reason, id);
           return { verdict: 'quarantined' };

@@ -99,8 +99,11 @@ export function createPoison(session: Session, failing: Failing) {
 /** The digest includes the cursor: the same bytes at another cursor are another event. */
 export function bytesDigestOf(reading: Reading): Buffer {
   const { cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
-  return createHash('sha256')
-    .update(cursor ?? '')
-    .update(body)
-    .digest();
+  return (
+    createHash('sha256')
+      // A separator, because cursor 2 with the bytes `23` is not cursor 22 with the bytes `3`.
+      .update(`${cursor ?? ''}:`)
+      .update(body)
+      .digest()
+  );
 }
