@@ -70,6 +70,16 @@ test('a file that is broken at the start is named, and a saved fix starts the ki
   await kit.says(/^one, fixed$/m);
 });
 
+/** An item of ReplayEvents that happened so many milliseconds ago. */
+function itemOf(cursor: number, agoMs: number): { cursor: string; json_payload: string } {
+  const { MessageReceived } = dataOf(makeEvent(cursor)) as { MessageReceived: object };
+  const at = Date.now() - agoMs;
+  return {
+    cursor: String(cursor),
+    json_payload: JSON.stringify({ MessageReceived: { ...MessageReceived, timestamp_unix_ms: at } }),
+  };
+}
+
 test('--live: an event of GET /events reaches the handler; paid operations are refused, and the output has no text of senders', async () => {
   const asked: (string | undefined)[] = [];
   const payload = JSON.stringify(dataOf({ ...makeEvent(1), body: 'a secret of Ana' }));
@@ -78,6 +88,14 @@ test('--live: an event of GET /events reaches the handler; paid operations are r
     if (request.url === '/v1/events') {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(`id: 77\nevent: domain\ndata: ${payload}\n\n`);
+    } else if (request.url === '/v1/rpc/ReplayEvents') {
+      let body = '';
+      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      request.on('end', () => {
+        const events = body.includes('after_cursor') ? [] : [itemOf(70, 3_600_000), itemOf(76, 60_000)];
+        const page = { events, next_cursor: '76', has_more: false, reset_required: false };
+        response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(page));
+      });
     } else response.writeHead(503).end();
   }).listen(0, '127.0.0.1');
   await once(service, 'listening');
@@ -96,6 +114,12 @@ test('--live: an event of GET /events reaches the handler; paid operations are r
     await until(() => /^ +Error +handlers\/paid\.ts:3$/m.test(kit.output()));
     expect(kit.output()).not.toContain('secret of Ana');
     expect(asked).not.toContain('/v1/rpc/ResumeCampaign');
+    // What happened in the last minutes comes on request: 76, and not 70, which is an hour old.
+    const page = await kit.page();
+    const answer = await fetch(`${page}/api/recent`, { method: 'POST', headers: { origin: page } });
+    expect(answer.status).toBe(200);
+    await until(() => /^76 PAID_OPERATIONS_REFUSED$/m.test(kit.output()));
+    expect(kit.output()).not.toMatch(/^70 /m);
   } finally {
     service.close();
     service.closeAllConnections();
