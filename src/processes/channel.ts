@@ -57,8 +57,8 @@ export interface ExitCause {
   code: number;
   /** The handler's line as `file:line`, if it is known. */
   at: string | null;
-  /** True: an exception ends the process. False: a call of `process.exit` ends it. */
-  threw: boolean;
+  /** By an exception, or by a call of `process.exit`. */
+  how: 'threw' | 'exited';
   handler?: string;
   key?: string;
   /** The handler file whose loading or setup started the code that ends the process. */

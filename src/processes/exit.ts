@@ -1,5 +1,5 @@
 // How a process of the kit ended, in words, and which handler file ended it.
-import { relative } from 'node:path';
+import { inProject } from '../base/errors.ts';
 import type { ExitCause, FileFault } from './channel.ts';
 
 export interface Exit {
@@ -16,7 +16,7 @@ export interface Exit {
 
 export function howOf({ code, signal, cause, hung }: Exit): string {
   if (hung) return 'a blocked event loop (killed)';
-  const at = cause?.at ? ` at ${relative(process.cwd(), cause.at)}` : '';
+  const at = cause?.at ? ` at ${inProject(cause.at)}` : '';
   return `${signal ?? `exit code ${code}`}${at}`;
 }
 
@@ -33,6 +33,7 @@ export function crashedBy(exit: Exit): FileFault | undefined {
 function wordsOf(exit: Exit): string {
   const when = exit.at?.stage === 'setup' ? 'during its setup' : 'while it was loaded';
   if (exit.hung) return `blocked its process ${when}, and was killed`;
-  const how = exit.cause?.threw ? 'threw an uncaught error' : `ended its process (${howOf(exit)})`;
+  const end = exit.signal ?? `exit code ${exit.code}`;
+  const how = exit.cause?.how === 'threw' ? 'threw an uncaught error' : `ended its process (${end})`;
   return `${how} ${exit.at ? when : 'after it was loaded'}`;
 }

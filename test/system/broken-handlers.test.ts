@@ -280,11 +280,9 @@ test.concurrent.for(MISDEEDS)(
     expect(attempts).toBeLessThanOrEqual(4);
     expect(error).toMatch(/^its process died 3 times: /);
     expect(it.kit.output()).toMatch(words);
-    const named = it.kit
-      .output()
-      .split('\n')
-      .filter((one) => one.includes('"handler":"bad"') && one.includes('"key":"c:1001"'));
-    expect(named.length).toBeGreaterThanOrEqual(3);
+    const isNamed = (one: string): boolean => one.includes('"handler":"bad"') && one.includes('"key":"c:1001"');
+    // The log follows the commit.
+    await until(() => it.kit.output().split('\n').filter(isNamed).length >= 3);
     expect(it.kit.query("select 1 from tasks where state = 'done'")).toHaveLength(1);
   },
 );
