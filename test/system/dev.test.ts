@@ -117,7 +117,7 @@ test('--live: an event of GET /events reaches the handler; paid operations are r
   start({ 'paid.ts': paid }, ['--live'], { API_BASE_URL: apiBaseUrl, API_KEY: 'svc_test_1', PAID_OPERATIONS: 'allow' });
   try {
     await says(/^77 PAID_OPERATIONS_REFUSED$/m);
-    await until(() => /^ +Error +handlers\/paid\.ts:3$/m.test(output));
+    await until(() => /^ +c:77 +Error +handlers\/paid\.ts:3$/m.test(output));
     expect(output).not.toContain('secret of Ana');
     expect(asked).not.toContain('/v1/rpc/ResumeCampaign');
   } finally {
