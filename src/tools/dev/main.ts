@@ -139,7 +139,7 @@ function readArgs(): { inspect: string | undefined; live: boolean } {
 /** Adds the store and the port to each printed `npx kit`, so that a copied command finds this kit, not the real one. */
 function print(text: string): void {
   const here = () => `DATABASE_URL=${kit.storeUrl} PORT=${new URL(kit.url).port} npx kit`;
-  process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);
+  process.stdout.write(`${text.replaceAll(/(?<! PORT=\d+ )\bnpx kit\b/g, here)}\n`);
 }
 
 function refuse(message: string, code: number): never {
