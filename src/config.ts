@@ -112,7 +112,7 @@ const schema = z.object({
   OPS_ORIGIN: url("the page's address behind its proxy").optional(),
   ALERT_URL: url('that takes a JSON POST').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
-  LOG_FORMAT: choice(['json', 'pretty'], 'json'),
+  LOG_FORMAT: choice(['json', 'pretty'], process.stdout.isTTY ? 'pretty' : 'json'),
 });
 
 export function loadConfigOfRun(env: Env): Config {

@@ -136,10 +136,8 @@ async function start(given: Config): Promise<void> {
 
   const { port } = server.address() as AddressInfo;
   const ms = Math.round(performance.now() - began);
-  log.info(
-    { pid: process.pid, port, path: given.WEBHOOK_PATH, store: siteOf(given.storeUrl).name, ms },
-    'ready for deliveries',
-  );
+  const about = { path: given.WEBHOOK_PATH, store: siteOf(given.storeUrl).name, handlers: children.handlers() };
+  log.info({ pid: process.pid, port, ...about, ms }, 'ready for deliveries');
 }
 
 async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {

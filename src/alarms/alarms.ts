@@ -19,6 +19,8 @@ const ASK_REPLAY_MS = 20_000;
 export interface AlarmsOptions extends ObserverOptions {
   log: Logger;
   alertUrl: string | undefined;
+  /** How `npx kit` is typed, so that it finds this store. */
+  kit?: string;
   /** Starts a reconciliation at once, because replay shows whether deliveries are missing. */
   reconcileNow?: (() => void) | undefined;
   /** Aborts the post in progress. */
@@ -66,7 +68,7 @@ export function createAlarms(options: AlarmsOptions): Alarms {
       await orNone(restore);
       const { seen, read } = await look(raised.up());
       if (read) askReplay(seen);
-      raised.update(evaluate(KEEP_RULES, seen));
+      raised.update(evaluate(KEEP_RULES, seen, options.kit));
       await save();
     },
     async notify() {

@@ -2,6 +2,7 @@
 import { startLoop, type Loop } from '../base/loop.ts';
 import type { KeepModule } from '../keep/module.ts';
 import { createAlarms } from './alarms.ts';
+import { kitCommand } from './kit-command.ts';
 import { RULES } from './rules/index.ts';
 
 const LOOK_MS = 2_000;
@@ -16,6 +17,7 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
     accounts,
     freeBytes,
     alertUrl: config.ALERT_URL,
+    kit: kitCommand(config),
     reconcileNow: () => shared.reconcile(),
     signal: stopping.signal,
   });

@@ -1,6 +1,7 @@
 // The alarms of the main process about writes to the store. They need neither a working store nor the keep process.
 import { startLoop } from '../base/loop.ts';
 import type { ReceiveModule } from '../receive/module.ts';
+import { kitCommand } from './kit-command.ts';
 import { createNotifier } from './notifier.ts';
 import { createRaised } from './raised.ts';
 import { evaluate } from './rules/rule.ts';
@@ -12,6 +13,7 @@ export const storeAlarms: ReceiveModule = {
   start({ config, clock, log, trouble }) {
     const stopping = new AbortController();
     const notifier = createNotifier({ url: config.ALERT_URL, clock, log, signal: stopping.signal });
+    const kit = kitCommand(config);
     const raised = createRaised({ clock, log, notifier });
     // Posts have a loop of their own, so that a slow ALERT_URL does not delay `look`.
     const notifying = startLoop(async () => {
@@ -21,7 +23,7 @@ export const storeAlarms: ReceiveModule = {
     return {
       look() {
         const seen = trouble();
-        raised.update(seen ? evaluate(WRITES, seen) : new Map());
+        raised.update(seen ? evaluate(WRITES, seen, kit) : new Map());
         notifying.wake();
       },
       alarms: () => raised.up(),

@@ -7,6 +7,11 @@ import { masked } from './secrets.ts';
 /** Exit codes of every entry point. */
 export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configuration: 78 } as const;
 
+const SRC = `${dirname(import.meta.dirname)}/`;
+const PROJECT = dirname(dirname(import.meta.dirname));
+/** Stacks of calls, by the error that a library created later, without its caller. */
+const callers = new WeakMap<object, string>();
+
 export interface Thrown {
   name: string;
   message: string;
@@ -14,18 +19,28 @@ export interface Thrown {
   at: string | null;
 }
 
-export function describe(thrown: unknown): Thrown {
+/** `file`: the handler's, for an error that has no line of it. Without it, a line of the kit is better than none. */
+export function describe(thrown: unknown, file: string | null = null): Thrown {
   try {
-    if (!(thrown instanceof Error))
-      return { name: typeof thrown, message: masked(String(thrown)).slice(0, 2_000), at: null };
+    if (!(thrown instanceof Error)) {
+      // Libraries throw objects with a message that are no errors.
+      const words = String((thrown as { message?: unknown } | null | undefined)?.message ?? thrown);
+      return { name: typeof thrown, message: masked(words).slice(0, 2_000), at: file };
+    }
+    const stack = textOf(thrown.stack);
     return {
       name: masked(textOf(thrown.name)).slice(0, 100),
       message: masked(`${textOf(thrown.message)}${causeOf(thrown.cause)}`).slice(0, 2_000),
-      at: firstFrame(textOf(thrown.stack)),
+      at: firstLine(stack) ?? handlersLine(callers.get(thrown)) ?? file ?? placesIn(stack)[0] ?? null,
     };
   } catch {
-    return { name: 'unknown', message: 'the thrown value could not be read', at: null };
+    return { name: 'unknown', message: 'the thrown value could not be read', at: file };
   }
+}
+
+/** Notes the stack of the call that failed with this error. */
+export function noteCaller(error: unknown, stack: string | undefined): void {
+  if (error instanceof Error && stack && !callers.has(error)) callers.set(error, stack);
 }
 
 /** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
@@ -35,22 +50,22 @@ function causeOf(cause: unknown): string {
   return `: ${words}`;
 }
 
-/**
- * A suffix for a message to people: the handler's line, relative to the working directory. Empty for the kit's own
- * lines.
- */
+/** A suffix for a message to people: the handler's line. Empty for the kit's own lines. */
 export function behind(at: string | null): string {
-  if (at === null || isOurs(at)) return '';
-  const path = relative(process.cwd(), at);
-  return ` (${path.startsWith('..') ? at : path})`;
+  return at === null || isOurs(at) ? '' : ` (${inProject(at)})`;
+}
+
+/** For people: the path relative to the project, if it is inside. */
+export function inProject(place: string): string {
+  return place.startsWith(`${PROJECT}/`) ? relative(PROJECT, place) : place;
 }
 
 /**
  * The parts of an error that are safe to log. The message is left out, because it may quote a sender's text, and so is
  * a name that is no identifier.
  */
-export function loggable(thrown: unknown): { error: string; at: string | null } {
-  const { name, at } = describe(thrown);
+export function loggable(thrown: unknown, file: string | null = null): { error: string; at: string | null } {
+  const { name, at } = describe(thrown, file);
   return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
 }
 
@@ -65,8 +80,7 @@ function isFile(place: string): boolean {
 }
 
 function isOurs(place: string): boolean {
-  const ours = `${dirname(import.meta.dirname)}/`;
-  return place.startsWith(ours) && !place.slice(ours.length - 1).includes('/handlers/');
+  return place.startsWith(SRC) && !/^events\.ts:|(^|\/)handlers\//.test(place.slice(SRC.length));
 }
 
 /** The first place in the stack that is not in the kit's own code, as `file:line`. Null if there is none. */
@@ -74,11 +88,10 @@ export function handlersLine(stack = ''): string | null {
   return placesIn(stack).find((place) => !isOurs(place)) ?? null;
 }
 
-function firstFrame(stack: string): string | null {
+function firstLine(stack: string): string | null {
   // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
-  if (unreadable && isFile(unreadable)) return unreadable;
-  return handlersLine(stack) ?? placesIn(stack)[0] ?? null;
+  return unreadable && isFile(unreadable) ? unreadable : handlersLine(stack);
 }
 
 function placesIn(stack: string): string[] {

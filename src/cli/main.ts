@@ -7,6 +7,8 @@ import { ConfigError } from '../config.ts';
 import { describe, EXIT } from '../base/errors.ts';
 import { StoreError } from '../store/store.ts';
 import { UsageError, type Command } from './lib/command.ts';
+import { nearestType } from '../run/did-you-mean.ts';
+import { version } from './lib/version.ts';
 import { clean, fail, print } from './lib/print.ts';
 import { bold } from './lib/table.ts';
 
@@ -26,8 +28,15 @@ async function main(command: string | undefined, rest: string[]): Promise<number
     await help();
     return command === undefined ? EXIT.usage : EXIT.done;
   }
-  if (!names.includes(command))
-    return fail(`there is no command ${JSON.stringify(command)}: npx kit --help lists them`, EXIT.usage);
+  if (command === '--version' || command === '-v') {
+    print(version());
+    return EXIT.done;
+  }
+  if (!names.includes(command)) {
+    const near = nearestType(command, names);
+    const remedy = `${near ? `did you mean ${near}? ` : ''}npx kit --help lists them`;
+    return fail(`there is no command ${JSON.stringify(command)}: ${remedy}`, EXIT.usage);
+  }
   const found = await load(command);
   if (rest.includes('--help') || rest.includes('-h')) {
     print(`${found.summary}\n\nUsage: npx kit ${found.usage}`);

@@ -1,6 +1,6 @@
 // Registers the ops port. The keep process opens it; the receive process checks at start that the port is free.
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { EXIT } from '../base/errors.ts';
 import type { KeepModule } from '../keep/module.ts';
 import type { ReceiveModule } from '../receive/module.ts';
@@ -16,6 +16,8 @@ export const ops: KeepModule = async (keep) => {
   });
   server.listen(config.OPS_PORT, config.OPS_HOST);
   await once(server, 'listening');
+  const host = config.OPS_HOST.includes(':') ? `[${config.OPS_HOST}]` : config.OPS_HOST;
+  log.info(`the page is at http://${host}:${(server.address() as AddressInfo).port}`);
   return {
     async stop() {
       server.close();

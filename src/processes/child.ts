@@ -84,8 +84,7 @@ export function createChild(options: ChildOptions) {
     if (boot === null) return undefined;
     boot = null;
     const unexpected = lasting && !stopped.aborted;
-    const { code, signal, cause } = exit;
-    if (unexpected) log.error({ role, code, signal, ...(cause?.at && { at: cause.at }) }, `${role} died; restarting`);
+    if (unexpected) log.error({ role, code: exit.code, signal: exit.signal }, `${role} died; restarting`);
     await options.onExit?.(unexpected, exit);
     return exit;
   }

@@ -56,6 +56,8 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
   let isolation: Loop | undefined;
   /** The new `run` of a reload, until it replaces the old one. */
   let next: Child | undefined;
+  /** True: no process can load the code, for example after a slip in src/events.ts. */
+  let unloadable = false;
 
   const handlerFaults = createHandlerFaults(opened, log);
   const running = {
@@ -129,6 +131,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     if (ending) return [];
     next = createRun();
     const faults = await next.prepare();
+    unloadable = faults.some(({ file }) => file === null);
     if (faults.length > 0 || ending) {
       await next.stop(STOP_MS);
       next = undefined;
@@ -208,6 +211,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     reload: () => inTurn(reload),
     restartKeep: () =>
       inTurn(async () => {
+        if (unloadable) return;
         if (!ending) await keep.stop(STOP_MS);
         await startKeep();
       }),

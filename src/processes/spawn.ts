@@ -41,7 +41,8 @@ export type Spawned = ReturnType<typeof spawnChild>;
 // oxlint-disable-next-line max-lines-per-function -- one process, whose messages, stages and end share their state
 export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }: SpawnOptions) {
   const debugged = args.some((arg) => arg.startsWith('--inspect'));
-  const child = spawn(process.execPath, [...memory, fileURLToPath(new URL(`../${entry}`, import.meta.url)), ...args], {
+  const start = ['base/node/launch.js', entry].map((file) => fileURLToPath(new URL(`../${file}`, import.meta.url)));
+  const child = spawn(process.execPath, [...memory, ...start, ...args], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     env,
   });

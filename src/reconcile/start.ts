@@ -43,6 +43,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
   const said = await retryWhileBusy(() => store.state.get('replay'));
   if (said === null || said.state === 'off')
     await note({ replay: JSON.stringify({ ...NONE, state: 'idle', lastAt: null, progress: null }) });
+  log.info('recovery is on: missed events are fetched');
   const stopping = new AbortController();
   const common = { store, clock, log, types, onEvents };
   const callLimit = createCallLimit({ all: config.API_CALLS_PER_MINUTE, store, clock, log });

@@ -40,7 +40,8 @@ export function logEnd({ log, tellsWhy, throttle }: AttemptLog, ended: Ended, ho
   const more = level === 'debug' || !throttle ? {} : throttle(`${verdict} ${handler.name}`);
   if (!more) return;
   const { key, type, origin } = claim.event;
-  const why = tellsWhy && settlement?.error ? { why: settlement.error } : {};
+  const error = settlement?.error ?? attempt.why();
+  const why = tellsWhy && error ? { why: error } : {};
   const task = { handler: handler.name, lane: claim.lane, attempt: claim.attempt, late: claim.late };
   const unproven = claim.unproven ? { unproven: true } : {};
   log[level](

@@ -1,7 +1,7 @@
 // One attempt: a handler runs on a claimed task until the task is settled. Whatever the handler does becomes a
 // settlement, unless it ends the process. After the end of the attempt, its `ctx` commits nothing and sends no calls.
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises';
-import { describe, loggable } from '../base/errors.ts';
+import { describe, loggable, noteCaller } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
 import { StoreError } from '../store/store.ts';
@@ -9,7 +9,7 @@ import type { Claim, Settlement, SqlRow, SqlValue, Work } from '../store/work.ts
 import { toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
 import type { AttemptOptions, ServiceOf } from './runner-options.ts';
-import { afterThrow, withoutRun } from './settlement.ts';
+import { afterThrow, textOf, withoutRun } from './settlement.ts';
 import type { Scope } from './stray-errors.ts';
 
 /** Waits before another try, for faults of the store that may pass. */
@@ -26,17 +26,16 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   const outside = Promise.withResolvers<never>();
   outside.promise.catch(() => {});
   const context = new AttemptContext(claim, handler, options);
-  const scope: Scope = { handler: handler.name, key: claim.event.key, fail };
+  const scope: Scope = { handler: handler.name, key: claim.event.key, home: handler.file, fail };
   let draining = false;
   let ended = false;
-  let thrown: object = {};
+  let failure: { error: unknown } | undefined;
 
   async function run(): Promise<Settlement | null> {
     const unrun = withoutRun(claim, handler, options.clock.now());
     if (unrun) return unrun;
     const event = toKitEvent(claim.event);
     let timer: NodeJS.Timeout | undefined;
-    let failure: { error: unknown } | undefined;
     try {
       const handled = options.scopes.run(scope, () => handler.handle(event, context));
       if (handled !== undefined) {
@@ -55,7 +54,6 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       await Promise.race([immediate(), outside.promise]).catch((error: unknown) => (failure ??= { error }));
     }
     ended = true;
-    if (failure) thrown = loggable(failure.error);
     if (context.completed) return null;
     if (!failure) return { claim, state: 'done', error: null };
     return afterThrow(failure.error, { claim, handler, now: options.clock.now(), draining });
@@ -71,7 +69,9 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     /** Resolves to the settlement. Null: `ctx.complete` has settled the task. Never rejects. */
     settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
     /** Log fields of the handler's error, without its message. Empty: it threw none. */
-    thrown: () => thrown,
+    thrown: () => (failure ? loggable(failure.error, handler.file) : {}),
+    /** The handler's error for people. Undefined: it threw none. */
+    why: () => failure && textOf(failure.error, handler),
     /** Call it when the kit stops. It aborts the handler's signal. An attempt that fails now does not count. */
     drain() {
       draining = true;
@@ -163,10 +163,14 @@ class AttemptContext implements Context {
   }
 
   async complete(work: Work): Promise<void> {
-    const completing = this.#complete(work);
-    this.completing = Promise.allSettled([this.completing, completing]);
-    // Not `completing` itself: `allSettled` handles its rejection, and so nobody would notice a forgotten `await`.
-    await completing;
+    const ended = Promise.withResolvers<void>();
+    this.completing = Promise.all([this.completing, ended.promise]);
+    // Not the promise of `#complete` itself: then nobody would notice a forgotten `await`, nor know the handler's line.
+    try {
+      await this.#complete(work);
+    } finally {
+      ended.resolve();
+    }
   }
 
   async #complete(work: Work): Promise<void> {
@@ -184,6 +188,7 @@ class AttemptContext implements Context {
         return await call().finally(() => (this.obstacle = undefined));
       } catch (error) {
         const waitMs = error instanceof StoreError ? RETRY_MS[error.code] : undefined;
+        if (waitMs === undefined) noteCaller(error, new Error('called here').stack);
         if (waitMs === undefined || this.over) throw error;
         this.obstacle = error as StoreError;
         await sleep(waitMs);
@@ -209,7 +214,7 @@ function noteOf(name: string, value: unknown): string {
   return text;
 }
 
-class Timeout extends Error {
+export class Timeout extends Error {
   constructor(limitMs: number) {
     super(`no result within ${limitMs} ms`);
     this.name = 'Timeout';

@@ -97,10 +97,10 @@ export function createFanOut(options: FanOutOptions) {
   }
 
   function onLaneFault(handler: Loaded, error: unknown): void {
-    const { name } = handler;
+    const { name, file } = handler;
     const more = throttle(`lane ${name}`);
     if (more)
-      log.error({ handler: name, ...loggable(error), ...more }, 'lane function threw; using the session as lane');
+      log.error({ handler: name, ...loggable(error, file), ...more }, 'lane function threw; using the session as lane');
     options.onLaneFault?.(handler);
   }
 

@@ -7,12 +7,12 @@ import { setImmediate as settled, setTimeout as sleep } from 'node:timers/promis
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
-import { behind, describe } from '../base/errors.ts';
 import type { Handler, KitEvent } from '../kit.ts';
 import { typeOf } from '../wire/event-map.ts';
 import type { FileFault } from '../processes/channel.ts';
 import { DEFAULT_HOLD_MS, DEFAULT_RETRY, type RetryPolicy } from '../base/retry-policy.ts';
 import { nearestType } from './did-you-mean.ts';
+import { faultOf, FieldError, withLine } from './file-fault.ts';
 import type { Scope } from './stray-errors.ts';
 
 /** A handler with its defaults filled in. */
@@ -22,6 +22,8 @@ export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retr
   maxAgeMs: number | null;
   rate: NonNullable<Handler['rate']> | null;
   setup: Handler['setup'];
+  /** The path of its file. Null: a test made it. */
+  file: string | null;
 };
 
 export interface LoadOptions {
@@ -100,9 +102,8 @@ export async function loadHandlers(folder: string, options: LoadOptions): Promis
       const module = (await Promise.race([load, tooLate()])) as { default?: unknown };
       const handler = checkHandler(module.default, basename(file, extname(file)), replay);
       const other = [...handlers].find(([, { name }]) => name === handler.name)?.[0];
-      if (other)
-        found.faults.set(path, `${path}: is named ${handler.name}, like ${other}: names must be unique, give another`);
-      else handlers.set(path, handler);
+      if (other) throw new FieldError('name', `is named ${handler.name}, like ${other}: give it another name`);
+      handlers.set(path, { ...handler, file: path });
       // Waits until a rejection that the file left unhandled has been reported.
       await settled();
     } catch (error) {
@@ -133,12 +134,20 @@ export function unknownTypes({ on }: Pick<Loaded, 'on'>): { type: string; neares
 
 /** For people: the handler, the unknown type, and the type that was probably meant. */
 export function notesOf(handlers: LoadedFolder['handlers']): string[] {
-  return [...handlers].flatMap(([file, handler]) =>
-    unknownTypes(handler).map(
-      ({ type, nearest }) =>
-        `${file}: ${handler.name} is on ${JSON.stringify(type)}, which is not in src/events.ts: ${nearest ? `did you mean ${nearest}?` : 'correct it, or add it there'}`,
-    ),
+  return [...handlers.values()].flatMap((handler) =>
+    unknownTypes(handler).map((slip) => `${lineOf(slip, handler)}: ${handler.name} is ${unknownWords(slip)}`),
   );
+}
+
+type UnknownType = ReturnType<typeof unknownTypes>[number];
+
+export function unknownWords({ type, nearest }: UnknownType): string {
+  const remedy = nearest ? `did you mean ${nearest}?` : 'correct it, or add it there';
+  return `on ${JSON.stringify(type)}, which is not in src/events.ts: ${remedy}`;
+}
+
+export function lineOf({ type }: UnknownType, { file }: Pick<Loaded, 'file'>): string | null {
+  return file && withLine(file, new RegExp(`['"]${RegExp.escape(type)}['"]`));
 }
 
 function filesIn(folder: string): string[] {
@@ -156,35 +165,31 @@ function filesIn(folder: string): string[] {
 /** Fills in the defaults. Throws an error that lists every faulty field. */
 export function checkHandler(exported: unknown, fileName: string, replay: boolean): Loaded {
   if (exported === undefined) throw new Error('has no default export: export default defineHandler({ … })');
-  const parsed = shape.safeParse(exported);
-  if (!parsed.success) {
-    throw new Error(
-      parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'handler'}: ${message}`).join('; '),
-    );
-  }
-  const { name = fileName, on, maxAgeMs = null, rate = null, setup, handle, ...rest } = parsed.data;
-  if (rest.order === 'strict' && !replay) throw new Error(NO_PROOF);
+  const { data, error } = shape.safeParse(exported);
+  if (error) throw fieldError(error, exported);
+  const { name = fileName, on, maxAgeMs = null, rate = null, setup, handle, ...rest } = data;
+  if (rest.order === 'strict' && !replay) throw new FieldError('order', NO_PROOF);
   const types = on === '*' ? on : new Set(typeof on === 'string' ? [on] : on);
   const methods = { setup: typeof setup === 'function' ? setup.bind(exported) : setup, handle: handle.bind(exported) };
-  return { ...rest, name, on: types, maxAgeMs, rate, ...methods };
+  return { ...rest, name, on: types, maxAgeMs, rate, file: null, ...methods };
 }
 
-function faultOf(error: unknown, path: string, what: string): string {
-  return `${placeOf(error, path)}: ${what}${wordingOf(error)}`;
+function fieldError({ issues }: z.ZodError, exported: unknown): Error {
+  const [first] = issues;
+  const field = first?.code === 'unrecognized_keys' ? first.keys[0] : first?.path[0];
+  const words = issues.map((issue) => {
+    const path = issue.path.join('.');
+    if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownField(issue.path, key)).join('; ');
+    if (path === '') return 'the default export is no handler: export default defineHandler({ … })';
+    const value = issue.path.reduce<unknown>((from, name) => (from as Record<PropertyKey, unknown>)[name], exported);
+    return `${path}: ${issue.message}${typeof value === 'string' ? `, not ${JSON.stringify(value)}` : ''}`;
+  });
+  return new FieldError(String(field), words.join('; '));
 }
 
-/** The file, and the line if it is known. The line may be in a file that the handler imports. */
-function placeOf(error: unknown, path: string): string {
-  const { at } = describe(error);
-  if (at?.startsWith(`${path}:`)) return at;
-  return behind(at) ? `${path}: ${at}` : path;
-}
-
-/** The error on one line, without its stack. */
-function wordingOf(error: unknown): string {
-  const { name, message } = describe(error);
-  const plain = message.replaceAll(/\s+/g, ' ').trim();
-  return name === 'Error' ? plain : `${name}: ${plain}`;
+function unknownField(path: PropertyKey[], key: string): string {
+  const nearest = path.length === 0 && nearestType(key, Object.keys(shape.shape));
+  return `${[...path, key].join('.')}: is no field of a handler${nearest ? `: did you mean ${nearest}?` : ''}`;
 }
 
 async function tooLate(): Promise<never> {

@@ -9,20 +9,20 @@ import { ConfigError, loadConfig, loadConfigOfRun, type Config } from '../config
 import { systemClock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle, type Logger } from '../base/log.ts';
-import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
+import { joinOwner, watchBlocking, type LoadedHandler, type Orders } from '../processes/channel.ts';
 import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { runIsolated } from './isolation.ts';
-import { listFaults, loadHandlers, notesOf, unknownTypes, type Loaded } from './load-handlers.ts';
+import { lineOf, listFaults, loadHandlers, notesOf, unknownTypes, unknownWords, type Loaded } from './load-handlers.ts';
 import { lockGlobals } from './lock-globals.ts';
 import * as modules from './modules.ts';
 import type { RunModules, RunOptions, ServiceFor } from './runner-options.ts';
 import { startRunner } from './runner.ts';
 import { setUpHandlers } from './set-up-handlers.ts';
-import { traceErrors, type Scope } from './stray-errors.ts';
+import { traceErrors, traceFetch, type Scope } from './stray-errors.ts';
 
 /** The limit of a drain. It is part of the 9 s that a stop may take. */
 const DRAIN_MS = 7_000;
@@ -36,6 +36,12 @@ const REGISTER_MS = 600_000;
  */
 const BUSY_MS = 20;
 const MORE_RAN = 'more steps of setup have run than this file has, as after a return to an older release';
+/** How a handler ends this process, and what to do about it. */
+const ENDS = {
+  threw: 'an uncaught exception ends this process: catch it in the callback that throws',
+  exited: 'a handler ends this process: throw an error instead',
+  blocked: 'a handler blocked its event loop, and its process is killed: await in its loop',
+};
 
 const { serviceOf }: RunModules = modules;
 const noService = (() => undefined) as unknown as ServiceFor;
@@ -49,28 +55,29 @@ const owner = joinOwner();
 // A copy, because handlers may change the environment.
 const env = { ...process.env };
 let log: Logger | undefined;
+// With Node's 10 lines of a stack, the calls of a library may leave none for the handler.
+Error.stackTraceLimit = 30;
+traceFetch();
 lockGlobals();
 traceErrors({
   scopes,
-  onStray(scope, error) {
+  onStray(scope, error, home) {
     const more = strays('stray');
     const words = scope.handler
-      ? 'a handler left a rejection unhandled, after it had ended'
-      : 'a rejection is unhandled';
-    if (more) log?.error({ ...scope, ...thrown(error), ...more }, words);
+      ? 'a handler left a rejection unhandled, after it had ended: await every promise'
+      : 'a rejection is unhandled: await every promise';
+    if (more) log?.error({ ...scope, ...thrown(error, home), ...more }, words);
   },
   onEnd(cause, error) {
-    const { threw, ...fields } = cause;
-    log?.fatal(
-      { ...fields, ...(error !== undefined && thrown(error)) },
-      threw ? 'an uncaught exception ends this process' : 'a handler ends this process',
-    );
+    const { how, ...fields } = cause;
+    log?.fatal({ ...fields, ...(error !== undefined && thrown(error, cause.at)) }, ENDS[how]);
     void owner.say({ type: 'exit cause', cause });
   },
 });
 const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
 // True: API_BASE_URL and API_KEY are set, which replay needs. The main process reports faults in their values.
 const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
+if (inspectAt === undefined) watchBlocking();
 const onFile = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'load' });
 const folder = await loadHandlers(handlersDir, { replay, without, scopes, onFile }).catch((error: unknown) =>
   giveUp(error instanceof ConfigError ? error.faults : [String(error)]),
@@ -158,11 +165,8 @@ async function work(options: RunOptions, store: Store): Promise<void> {
   // Saves compiled code for the next start, if NODE_COMPILE_CACHE names a folder.
   if (sandbox) flushCompileCache();
   for (const handler of handlers)
-    for (const { type, nearest } of unknownTypes(handler))
-      options.log.warn(
-        { handler: handler.name, type, ...(nearest && { nearest }) },
-        'on names a type that is not in src/events.ts: correct it, or add it there',
-      );
+    for (const slip of unknownTypes(handler))
+      options.log.warn({ handler: handler.name, ...slip, at: lineOf(slip, handler) }, unknownWords(slip));
   if (handlers.length === 0) options.log.warn('no handlers: events are stored, but nothing handles them');
   await owner.say({ type: 'ready' });
 }
@@ -200,8 +204,9 @@ function loaded(): { handlers: LoadedHandler[]; faults: ReturnType<typeof listFa
 }
 
 /** Log fields of an error. They include its message only in the sandbox, where all data are the developer's own. */
-function thrown(error: unknown): object {
-  return { ...loggable(error), ...(sandbox && { why: describe(error).message }) };
+function thrown(error: unknown, file: string | null): object {
+  const { name, message } = describe(error);
+  return { ...loggable(error, file), ...(sandbox && { why: `${name}: ${message}` }) };
 }
 
 function valueOf(name: string): string | undefined {

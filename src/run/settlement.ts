@@ -38,7 +38,7 @@ export function afterThrow(
   error: unknown,
   { claim, handler, now, draining }: { claim: Claim; handler: Loaded; now: number; draining: boolean },
 ): Settlement {
-  const { name, message, at } = describe(error);
+  const { message } = describe(error);
   if (isA(Skip, error)) return { claim, state: 'skipped', error: message };
   if (isA(Dead, error)) return { claim, state: 'dead', error: message };
   if (draining) return giveBack(claim, now);
@@ -47,9 +47,15 @@ export function afterThrow(
     const deferredMs = Math.max(0, Math.min(Math.ceil(error.ms) || 0, DEFERRED_MS - claim.deferredMs));
     if (deferredMs > 0) return { ...again, error: message, dueAt: now + deferredMs, spent: false, deferredMs };
   }
-  const text = `${name}: ${message}${behind(at)}`;
+  const text = textOf(error, handler);
   if (claim.attempt >= handler.retry.attempts) return { claim, state: 'dead', error: text };
   return { ...again, error: text, dueAt: now + backoff(claim.attempt, handler.retry) };
+}
+
+/** The error for people: its message and the handler's line. */
+export function textOf(error: unknown, { file }: Pick<Loaded, 'file'>): string {
+  const { name, message, at } = describe(error, file);
+  return `${name}: ${message}${behind(at)}`;
 }
 
 /** Makes the task ready again, without counting the attempt. */

@@ -1,7 +1,7 @@
 // Traces an uncaught error, an unhandled rejection or an exit to its scope: the attempt or the handler file that
 // started it.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { describe, EXIT, handlersLine } from '../base/errors.ts';
+import { describe, EXIT, handlersLine, noteCaller } from '../base/errors.ts';
 import type { ExitCause } from '../processes/channel.ts';
 
 /** The owner of asynchronous work: an attempt, or the loading or setup of a file. */
@@ -9,6 +9,8 @@ export interface Scope {
   handler?: string;
   key?: string;
   file?: string;
+  /** The file of the handler at work, for an error without a line of it. */
+  home?: string | null;
   /** Makes the scope fail with this error. False: the scope has already ended, so nothing fails. */
   fail(error: unknown): boolean;
 }
@@ -16,7 +18,7 @@ export interface Scope {
 export interface TraceOptions {
   scopes: AsyncLocalStorage<Scope>;
   /** Called for a rejection without a scope, or of a scope that has ended. The process goes on. */
-  onStray: (scope: Partial<ExitCause>, error: unknown) => void;
+  onStray: (scope: Partial<ExitCause>, error: unknown, home: string | null) => void;
   /** Called synchronously before this process ends, unless the kit itself ends it. */
   onEnd: (cause: ExitCause, error?: unknown) => void;
 }
@@ -25,21 +27,42 @@ export function traceErrors({ scopes, onStray, onEnd }: TraceOptions): void {
   let ending = false;
   process.on('unhandledRejection', (error) => {
     const scope = scopes.getStore();
-    if (!scope?.fail(error)) onStray(namesOf(scope), error);
+    if (!scope?.fail(error)) onStray(namesOf(scope), error, scope?.home ?? null);
   });
   process.on('uncaughtException', (error) => {
     const scope = scopes.getStore();
     if (scope?.fail(error)) return;
     ending = true;
-    onEnd({ ...namesOf(scope), code: EXIT.failed, at: describe(error).at, threw: true }, error);
+    const { at } = describe(error, scope?.home);
+    onEnd({ ...namesOf(scope), code: EXIT.failed, at, how: 'threw' }, error);
     process.exit(EXIT.failed);
   });
   process.on('exit', (code) => {
     const scope = scopes.getStore();
     const at = handlersLine(new Error('exit').stack);
     const byKit = !scope && !at;
-    if (!ending && !byKit) onEnd({ ...namesOf(scope), code, at, threw: false });
+    if (!ending && !byKit) onEnd({ ...namesOf(scope), code, at: at ?? scope?.home ?? null, how: 'exited' });
   });
+  // Called by watchdog.js while this thread is blocked.
+  const value = (stack: string): boolean => {
+    const scope = scopes.getStore();
+    const at = handlersLine(stack) ?? scope?.home ?? null;
+    if (scope || at) onEnd({ ...namesOf(scope), code: EXIT.failed, at, how: 'blocked' });
+    return Boolean(scope ?? at);
+  };
+  Object.defineProperty(globalThis, Symbol.for('kit.blocked'), { value });
+}
+
+/** Errors of `fetch` have no stack, so the line of the call is noted. */
+export function traceFetch(): void {
+  const { fetch } = globalThis;
+  globalThis.fetch = (...request) => {
+    const called = new Error('called here');
+    return fetch(...request).catch((error: unknown) => {
+      noteCaller(error, called.stack);
+      throw error;
+    });
+  };
 }
 
 function namesOf(scope: Scope | undefined): Partial<ExitCause> {

@@ -35,6 +35,8 @@ export interface ReadStore {
   ): Promise<
     | {
         event: ShownEvent;
+        /** True: `npx kit erase` has removed the body. False: it is there, or it was purged. */
+        erased: boolean;
         /** When each further origin first brought the event. */
         sightings: { origin: Origin; at: string }[];
         /** The first delivery, the next seven, and the last one. */

@@ -1,6 +1,6 @@
 // Every file in the folder of commands is listed by `npx kit`.
 import { execFile } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Command } from '../../src/cli/lib/command.ts';
 
@@ -23,6 +23,8 @@ test('--help lists each command of the folder, with its summary', async () => {
   for (const name of names.toSorted()) {
     const { default: command } = (await import(`../../src/cli/commands/${name}.ts`)) as { default: Command };
     expect(command.usage, 'usage begins with the name').toMatch(new RegExp(`^${name}\\b`));
+    for (const line of `Usage: npx kit ${command.usage}`.split('\n'))
+      expect(line.length, line).toBeLessThanOrEqual(100);
     expected.push([name, command.summary]);
   }
   expect(listed).toEqual(expected);
@@ -33,4 +35,19 @@ test('--help after a command prints its usage; no command, and an unknown comman
   expect((await kit()).code).toBe(2);
   for (const name of ['nope', '../main', 'constructor', 'status.ts'])
     expect(await kit(name)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('npx kit --help') });
+});
+
+test('a misspelt command is answered with the nearest one', async () => {
+  expect((await kit('sttaus')).err).toBe(
+    'there is no command "sttaus": did you mean status? npx kit --help lists them\n',
+  );
+});
+
+test('--version names the kit, the schema of its store, and Node', async () => {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  const schemas = readdirSync('src/store/sqlite/migrations').length;
+  expect(await kit('--version')).toMatchObject({
+    code: 0,
+    out: `webhook-receiver-kit ${version}, schema ${schemas} (sqlite), Node ${process.versions.node}\n`,
+  });
 });

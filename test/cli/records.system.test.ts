@@ -263,3 +263,21 @@ test('retry, rerun and tasks say that tasks of an unloaded handler wait, and how
   expect((await kit('discard', '--handler', 'old', '--reason', 'gone')).out).toBe('2 tasks skipped\n');
   expect((await kit('tasks', '--handler', 'old')).out).not.toContain('no loaded handler');
 });
+
+test('E65: `explain` says that an attempt died with its process, that a handler is gone, and that a body was erased', async () => {
+  await deliver(records, { cursor: '31' }, { cursor: '32' });
+  const [handler = 0] = await fanOut(records, ['left']);
+  const turn = { now: records.clock.time, settle: [], fanOut: null, handlers: [handler] };
+  await records.store.work.turn({ ...turn, boot: 90, room: 2 });
+  const how = { how: 'exit code 1 at src/handlers/left.ts:3', after: () => 'dead' as const };
+  await records.store.processes.giveBack([], records.clock.time, how);
+  await records.store.work.register(['answer']);
+  const { out } = await kit('explain', '31');
+  expect(out).toContain(
+    'left: attempt 1: 0 ms, failed; will be retried\n    its process died: exit code 1 at src/handlers',
+  );
+  expect(out).toContain('no loaded handler is named left. They run once it is loaded again (npx kit reload).');
+  await kit('erase', '--sender', '5511999990000');
+  expect((await kit('explain', '31')).out).toContain('body erased by npx kit erase');
+  expect((await kit('explain', '31', '--body')).out).toContain('no body: erased by npx kit erase');
+});

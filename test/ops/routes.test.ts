@@ -292,6 +292,7 @@ describe('GET /api/events/<key>', () => {
       'attempts',
       'conflicts',
       'deliveries',
+      'erased',
       'event',
       'sightings',
       'tasks',

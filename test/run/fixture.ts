@@ -87,6 +87,7 @@ export function handlerOf(fields: Partial<Loaded> = {}): Loaded {
     history: false,
     rate: null,
     setup: undefined,
+    file: null,
     handle: () => {},
     ...fields,
   };

@@ -173,8 +173,8 @@ describe('a fault names its file and the fix', () => {
       `export const handler = ${GOOD.slice('export default '.length)}`,
       /no default export: export default defineHandler/,
     ],
-    ['a default export that is none', `export default 5;`, /handler: /],
-    ['a default export of null', `export default null;`, /handler: /],
+    ['a default export that is none', `export default 5;`, /: the default export is no handler: export/],
+    ['a default export of null', `export default null;`, /: the default export is no handler: /],
     ['no type', `export default { handle() {} };`, /on: must be an event type, several, or "\*"/],
     ['an empty list of types', `export default { on: [], handle() {} };`, /on: /],
     ['no handle', `export default { on: '*' };`, /handle: is required: an async function of the event and ctx/],
@@ -240,7 +240,7 @@ describe('a fault names its file and the fix', () => {
       'a.ts': `export default { name: 'b', on: '*', handle() {} };`,
       'b.ts': GOOD,
     });
-    expect(faults).toEqual([`${folder}/b.ts: is named b, like ${folder}/a.ts: names must be unique, give another`]);
+    expect(faults).toEqual([`${folder}/b.ts: is named b, like ${folder}/a.ts: give it another name`]);
   });
 
   test('a folder that does not exist', async () => {

@@ -28,7 +28,7 @@ async function tell({ folder, replay }: Asked): Promise<Told> {
   try {
     const { handlers, faults } = await loadHandlers(folder, { replay, scopes: new AsyncLocalStorage() });
     told.faults = [...faults.values()];
-    for (const { on, lane, handle, setup, ...rest } of handlers.values()) {
+    for (const { on, lane, handle, setup, file: _, ...rest } of handlers.values()) {
       const shown = { lane: typeof lane === 'function' ? 'function' : lane, setup: typeof setup };
       told.handlers.push({ ...rest, ...shown, on: on === '*' ? on : [...on] });
       told.thrown.push(await call(handle));

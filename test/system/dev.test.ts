@@ -111,7 +111,7 @@ test('--live: an event of GET /events reaches the handler; paid operations are r
   });
   try {
     await kit.says(/^77 PAID_OPERATIONS_REFUSED$/m);
-    await until(() => /^ +Error +handlers\/paid\.ts:3$/m.test(kit.output()));
+    await until(() => /^ +c:77 +Error +handlers\/paid\.ts:3$/m.test(kit.output()));
     expect(kit.output()).not.toContain('secret of Ana');
     expect(asked).not.toContain('/v1/rpc/ResumeCampaign');
     // What happened in the last minutes comes on request: 76, and not 70, which is an hour old.

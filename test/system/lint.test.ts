@@ -34,6 +34,6 @@ test.each(['ctx.complete(() => {});', `ctx.service.call('GetSession', { id: even
 
 test('npm run check lints handlers and templates with types', () => {
   const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
-  expect(scripts['check']).toContain('oxlint --type-aware --deny-warnings');
+  expect(scripts['check:lint']).toBe('oxlint --type-aware --deny-warnings');
   expect(readFileSync('.oxlintrc.json', 'utf8')).not.toContain('ignorePatterns');
 });

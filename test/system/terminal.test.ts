@@ -1,7 +1,7 @@
 // The kit on a terminal, which the command `script` provides.
 import { execFile, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
+import { promisify, stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { createKit, SECRET, until, type Kit } from './kit.ts';
 
@@ -19,6 +19,23 @@ test('E64: npx kit reload works on a terminal, where SIGHUP ends the kit', async
     expect(terminal.running()).toBe(true);
     process.kill(await kit.alive('receive'), 'SIGHUP');
     await terminal.closed;
+  } finally {
+    terminal.end();
+    await terminal.closed;
+    await kit.remove();
+  }
+});
+
+test('on a terminal the log is for people, and names the handlers, the page, and whether recovery is on', async () => {
+  const kit = await createKit({ one: HANDLER });
+  const terminal = await onTerminal(kit);
+  try {
+    await until(() => terminal.text().includes('recovery is off') && terminal.text().includes('the page is at'));
+    const text = stripVTControlCharacters(terminal.text());
+    expect(text).toMatch(/INFO: receive ready for deliveries/);
+    expect(text).toMatch(/handlers: \[\s+"one"\s+\]/);
+    expect(text).toContain(`INFO: keep the page is at http://127.0.0.1:${kit.opsPort}`);
+    expect(text).not.toContain('{"level"');
   } finally {
     terminal.end();
     await terminal.closed;
@@ -52,7 +69,7 @@ function isAlive(pid: number): boolean {
 
 async function onTerminal(
   kit: Kit,
-): Promise<{ running: () => boolean; end: () => void; kill: () => void; closed: Promise<void> }> {
+): Promise<{ text: () => string; running: () => boolean; end: () => void; kill: () => void; closed: Promise<void> }> {
   const command = `exec ${process.execPath} ${process.cwd()}/src/main.ts`;
   const env = {
     PATH: process.env['PATH'],
@@ -73,6 +90,7 @@ async function onTerminal(
   const closed = new Promise<void>((done) => child.once('close', () => done()));
   await until(() => text.includes('ready for deliveries'));
   return {
+    text: () => text,
     running: () => child.exitCode === null && child.signalCode === null,
     end: () => void child.kill('SIGTERM'),
     kill: () => void child.kill('SIGKILL'),

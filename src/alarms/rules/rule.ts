@@ -25,12 +25,15 @@ export interface Rule<Seen> {
   words(seen: Seen): string;
 }
 
-export function evaluate<Seen>(rules: Rules<Seen>, seen: Seen): Map<string, Firing> {
+/** `kit`: how `npx kit` is typed, so that it finds this store. */
+export function evaluate<Seen>(rules: Rules<Seen>, seen: Seen, kit = 'npx kit'): Map<string, Firing> {
   const firing = new Map<string, Firing>();
   for (const [name, rule] of Object.entries(rules)) {
     if (!rule.fires(seen)) continue;
     const level = Math.max(1, rule.level?.(seen) ?? 1);
-    firing.set(name, { detail: rule.words(seen), level, news: rule.news?.(seen) ?? 0 });
+    // The words of an earlier look may be repeated.
+    const detail = rule.words(seen).replaceAll(/(?<! PORT=\d+ )npx kit/g, () => kit);
+    firing.set(name, { detail, level, news: rule.news?.(seen) ?? 0 });
   }
   return firing;
 }

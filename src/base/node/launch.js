@@ -12,7 +12,7 @@ export async function launch(entry, args) {
   if (!tooOld()) {
     keepCompiled();
     process.argv = [process.execPath, entry, ...args];
-    await import(pathToFileURL(entry).href);
+    await import(pathToFileURL(entry).href).catch(refuseEvents);
     return;
   }
   const name = `node-${process.platform}-${process.arch}`;
@@ -21,6 +21,19 @@ export async function launch(entry, args) {
   const child = spawn(installed, [...process.execArgv, entry, ...args], { stdio: 'inherit' });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
+}
+
+/** Every process and command reads src/events.ts, which is the user's. Any other error is thrown. */
+async function refuseEvents(error) {
+  const { describe, EXIT } = await import('../errors.ts');
+  const { name, message, at } = describe(error);
+  const file = fileURLToPath(new URL('../../events.ts', import.meta.url));
+  const place = at?.startsWith(file) ? at : message.includes("'../events.ts'") ? file : undefined;
+  if (place === undefined) throw error;
+  const fault = `${place}: ${name}: ${message.replaceAll(/\s+/g, ' ')}`;
+  if (process.send) await new Promise((sent) => process.send({ type: 'faults', faults: [fault] }, sent));
+  else console.error(`${fault}\nNothing starts until src/events.ts is fixed.`);
+  process.exit(EXIT.configuration);
 }
 
 /** Keeps compiled code on disk, so that the processes start faster and need less memory. NODE_COMPILE_CACHE moves it. */

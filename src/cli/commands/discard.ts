@@ -4,8 +4,8 @@ import type { Command } from '../lib/command.ts';
 
 const command: Command = {
   summary: 'give up dead or waiting tasks, with a reason',
-  usage:
-    'discard <task id …> --reason TEXT | discard --state dead [--handler NAME] [--group ID] --reason TEXT [--yes] [--json]',
+  usage: `discard <task id …> --reason TEXT
+       npx kit discard --state dead [--handler NAME] [--group ID] --reason TEXT [--yes] [--json]`,
   run: (args) => change('discard', args),
 };
 export default command;

@@ -11,8 +11,9 @@ import { printTable } from '../lib/table.ts';
 
 const command: Command = {
   summary: 'events, newest first',
-  usage: `events [--type T] [--session S] [--origin ${origin.options.join('|')}] [--handler NAME] [--state STATE]
-         [--contradicted] [--since TIME] [--until TIME] [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
+  usage: `events [--type T] [--session S] [--origin ${origin.options.join('|')}] [--handler NAME]
+         [--state STATE] [--contradicted] [--since TIME] [--until TIME]
+         [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
        npx kit events … --ndjson [--bodies]     all that match, one line each`,
   async run(args) {
     const { values } = parse(args, {
@@ -35,9 +36,9 @@ const command: Command = {
         printTable(
           ['received', 'key', 'type', 'session', 'origin', 'again'],
           events.map((one) => [iso(one.receivedAt), one.key, one.type, one.sessionId, one.origin, one.copies]),
+          { none: next === null ? 'no event matches' : 'no match so far', least: ['session', 'again'] },
         );
-        const more = events.length === 0 ? 'no match so far; older events' : 'more';
-        if (next !== null) print(`${more}: the same with --before ${next}`);
+        if (next !== null) print(`older ones: the same with --before ${next}`);
       }
       return EXIT.done;
     });

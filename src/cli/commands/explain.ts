@@ -2,6 +2,7 @@
 import { EXIT } from '../../base/errors.ts';
 import { copiesOf, textOf } from '../../admin/copies.ts';
 import { shown } from '../../admin/export.ts';
+import { unloadedWords } from '../../admin/move.ts';
 import type { ShownTask } from '../../store/read.ts';
 import type { Store } from '../../store/store.ts';
 import { laneWords, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
@@ -11,8 +12,8 @@ import { withStore } from '../lib/store.ts';
 
 const command: Command = {
   summary: 'the timeline of one event',
-  usage:
-    'explain <key, id or cursor> [--body | --curl | --fixture] [--json]     --body also shows bodies that contradict it',
+  usage: `explain <key, id or cursor> [--body | --curl | --fixture] [--json]
+  --body also shows bodies that contradict it`,
   async run(args) {
     const { values, positionals } = parse(args, { flags: ['json', 'body', 'curl', 'fixture'] });
     const [name] = positionals;
@@ -23,12 +24,13 @@ const command: Command = {
     const contradictions = others.map((one) => ({ at: one.at, body: textOf(one.body) }));
     const copies = body && copiesOf(event, body);
     if (values.json) {
-      const told = { ...found, event: shown(event), others: undefined };
+      const told = { ...found, event: shown(event), loaded: undefined, others: undefined };
       printJson({ ...told, body: copies?.text, contradictions: values.body ? contradictions : undefined });
       return EXIT.done;
     }
     tellEvent(found);
-    for (const near of found.neighbours) tellTask(near, event);
+    for (const near of found.neighbours) tellTask(near, event, found.loaded);
+    if (!copies && (values.body || values.curl || values.fixture)) print(`  no body: ${bodyOf(found)}`);
     if (copies) print(inert(values.curl ? copies.curl : values.fixture ? copies.fixture : copies.text));
     for (const { at, body: words } of contradictions) print(`contradicted at ${at} by:\n${inert(words)}`);
     return EXIT.done;
@@ -50,8 +52,9 @@ async function find(store: Store, name: string, asked: { body?: boolean; curl?: 
   const neighbours: Neighbours[] = [];
   for (const task of found.tasks) neighbours.push({ task, ...(await store.read.neighbours(task.id, now)) });
   const { key } = found.event;
+  const loaded = (await store.read.handlers()).flatMap((one) => (one.loaded ? [one.name] : []));
   const body = asked.body || asked.curl || asked.fixture ? await store.read.body(key) : null;
-  return { ...found, neighbours, body, others: asked.body ? await store.read.contradictions(key) : [] };
+  return { ...found, neighbours, loaded, body, others: asked.body ? await store.read.contradictions(key) : [] };
 }
 
 function tellEvent(found: Found): void {
@@ -61,8 +64,7 @@ function tellEvent(found: Found): void {
   print(`${clean(event.type)} ${clean(event.key)}`);
   print(`  id ${clean(event.id ?? '-')}, cursor ${event.cursor ?? '-'}, session ${clean(event.sessionId ?? '-')}`);
   print(`  happened ${createdAt ?? 'at an unknown time'}, received ${receivedAt} by ${event.origin}`);
-  const bytes = event.bytes === null ? 'purged' : `${event.bytes} bytes`;
-  print(`  body ${bytes}; redelivered ${count(event.copies, 'time')}`);
+  print(`  body ${bodyOf(found)}; redelivered ${count(event.copies, 'time')}`);
   if (event.flags) print(`  flags: ${event.flags}`);
   if (aliases.length > 0) print(`  also known as ${clean(aliases.join(', '))}`);
   if (rival) print(`  its cursor was that of ${rival} before: npx kit explain ${rival}`);
@@ -76,10 +78,19 @@ function tellEvent(found: Found): void {
     );
 }
 
-function tellTask({ task, earlier, later }: Neighbours, event: Found['event']): void {
+function bodyOf({ event, erased }: Found): string {
+  if (erased) return 'erased by npx kit erase';
+  return event.bytes === null ? 'purged after PAYLOAD_RETENTION_DAYS' : `${event.bytes} bytes`;
+}
+
+function tellTask({ task, earlier, later }: Neighbours, event: Found['event'], loaded: string[]): void {
   const tries = `${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`;
   print(`  task ${task.id} of ${clean(task.handler)}: ${task.state}, ${tries}`);
   if (task.state === 'held') print('    held: it waits for earlier events of its lane, or for replay (npx kit status)');
+  if (!loaded.includes(task.handler)) {
+    const waits = task.state === 'ready' || task.state === 'held';
+    print(clean(`    no loaded handler is named ${task.handler}${waits ? `. ${unloadedWords(task.handler)}` : ''}`));
+  }
   print(`    ${laneWords(task, event)}`);
   const names = (list: ShownTask[]): string =>
     clean(list.map(({ key, state }) => `${key} ${state}`).join(', ')) || 'none nearby';

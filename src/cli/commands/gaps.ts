@@ -17,11 +17,11 @@ const command: Command = {
     if (verb === 'close') return close(number('the gap', id), values.reason);
     const gaps = await withStore((store) => store.read.gaps());
     if (values.json) printJson({ gaps });
-    else if (gaps.length === 0) print('no gaps');
     else
       printTable(
         ['gap', 'since', 'after', 'up to', 'why', 'closed', 'by'],
         gaps.map((gap) => [gap.id, gap.openedAt, gap.after, gap.upTo, gap.reason, gap.closedAt, gap.closedBy]),
+        { none: 'no gaps', least: ['by', 'since', 'closed'] },
       );
     return EXIT.done;
   },

@@ -24,7 +24,6 @@ export default command;
 export function show({ instances, processes }: Pick<Status, 'instances' | 'processes'>, isFile: boolean): void {
   const up = Object.entries(processes).flatMap(([role, state]) => (state === 'up' ? [role] : []));
   if (isFile) print(`the store is a file, so it has one instance; processes up: ${up.join(' ') || 'none'}`);
-  else if (instances.length === 0) print('no instance gives signs of life');
   else
     printTable(
       ['instance', 'version', 'since', 'leads', 'processes', 'handlers', 'state'],
@@ -41,5 +40,6 @@ export function show({ instances, processes }: Pick<Status, 'instances' | 'proce
           state,
         ];
       }),
+      { none: 'no instance gives signs of life', least: ['since', 'processes'] },
     );
 }

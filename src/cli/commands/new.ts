@@ -12,8 +12,9 @@ const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url))
 
 const command: Command = {
   summary: 'write a handler and its test, or list the templates',
-  usage:
-    'new [--json]\n       npx kit new <template> <name>     writes HANDLERS_DIR/<name>.ts and test/handlers/<name>.test.ts',
+  usage: `new [--json]
+       npx kit new <template> <name>
+  Writes HANDLERS_DIR/<name>.ts and test/handlers/<name>.test.ts`,
   async run(args) {
     const { values, positionals } = parse(args, { flags: ['json'] });
     const [template, name] = positionals;
@@ -36,6 +37,7 @@ function list(templates: { name: string; line: string }[], json: boolean | undef
     printTable(
       ['template', 'what it does'],
       templates.map(({ name, line }) => [name, line]),
+      { none: 'there are no templates' },
     );
     print('\nnpx kit new <template> <name> writes the handler and its test');
   }

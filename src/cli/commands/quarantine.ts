@@ -26,11 +26,11 @@ const command: Command = {
     const limit = number('--limit', values.limit) ?? 50;
     const rows = await withStore((store) => store.read.quarantine(limit));
     if (values.json) printJson({ quarantine: rows });
-    else if (rows.length === 0) print('nothing is quarantined');
     else
       printTable(
         ['id', 'received', 'origin', 'cursor', 'bytes', 'why'],
         rows.map((row) => [row.id, row.receivedAt, row.origin, row.cursor, row.bytes, row.reason]),
+        { none: 'nothing is quarantined', least: ['bytes', 'origin', 'cursor'] },
       );
     return EXIT.done;
   },

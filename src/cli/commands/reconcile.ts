@@ -69,7 +69,7 @@ async function isPlace(store: Store, to: Cursor, { watermark, floor }: Status): 
 
 function whyNot(to: Cursor, lowered: Lowered & { done: false }): string {
   if (lowered.why === 'none')
-    return 'there is no watermark yet: REPLAY_FROM says where reading begins; set it to the cursor, and send SIGHUP';
+    return 'there is no watermark yet: REPLAY_FROM says where reading begins; set it to the cursor, then npx kit reload';
   const { watermark, floor } = lowered;
   if (lowered.why === 'not_lower')
     return `the watermark is ${watermark}, and ${to} is not below it: nothing would be read again`;
@@ -103,6 +103,7 @@ async function showRuns(json = false): Promise<number> {
     printTable(
       ['from', 'to', 'runs', 'pages', 'recovered', 'ended'],
       runs.map((run) => [run.from, run.to, run.runs, run.pages, run.recovered, run.reason ?? run.state]),
+      { none: 'no reconciliation has ended yet', least: ['pages', 'runs'] },
     );
   return EXIT.done;
 }

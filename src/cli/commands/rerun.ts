@@ -16,12 +16,15 @@ const COLUMNS = 'rerun asked handler type from to state seen of tasks untried fa
 
 const command: Command = {
   summary: 'run a handler again on past events, in lane order',
-  usage: `rerun --handler NAME --from <cursor or time> [--to <cursor or time>] [--type TYPE] [--dry-run] [--yes] [--json]
+  usage: `rerun --handler NAME --from <cursor or time> [--to <cursor or time>]
+         [--type TYPE] [--dry-run] [--yes] [--json]
        npx kit rerun [--json]     reruns in progress, and the last ones
        npx kit rerun cancel <id>
-A time is the time of receipt: 2026-01-31, or 2026-01-31T12:00:00Z; --to a cursor includes it, --to a time ends before it.
-Each event runs once more, with the same idempotency key, whatever its last outcome; tasks that already wait are left alone.
-The handler's fields still apply: it gets the types of its \`on\`, and maxAgeMs with onStale skips old events.`,
+  A time is the time of receipt: 2026-01-31, or 2026-01-31T12:00:00Z.
+  --to a cursor includes it; --to a time ends before it.
+  Each event runs once more, with the same idempotency key, whatever its last outcome.
+  Tasks that already wait are left alone.
+  The handler's fields still apply: it gets the types of its \`on\`, and maxAgeMs skips old events.`,
   async run(args) {
     const { values, positionals } = parse(args, {
       text: ['handler', 'from', 'to', 'type'],
@@ -58,6 +61,7 @@ function show({ types, events, handler }: RerunPlan): void {
   printTable(
     ['type', 'events', 'left out: body purged'],
     types.map((one) => [one.type, one.events, one.purged]),
+    { none: 'no event matches' },
   );
   print(`${count(events, 'event')}; ${handler} gets the types in its \`on\`, and its maxAgeMs applies`);
 }
@@ -100,7 +104,6 @@ function wordingOf({ id, state, seen, events, made, untried, retrying, kept, pur
 async function list(json: boolean): Promise<number> {
   const reruns = await withStore((store) => store.read.reruns(LISTED));
   if (json) printJson({ reruns });
-  else if (reruns.length === 0) print('no reruns');
   else
     printTable(
       COLUMNS,
@@ -108,6 +111,7 @@ async function list(json: boolean): Promise<number> {
         ...[one.id, one.askedAt, one.handler, one.type, one.from, one.to, one.state],
         ...[one.seen, one.events, one.made, one.untried, one.retrying, one.purged],
       ]),
+      { none: 'no reruns', least: ['purged', 'type', 'asked', 'untried'] },
     );
   return EXIT.done;
 }

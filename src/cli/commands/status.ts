@@ -13,7 +13,8 @@ const QUIET_MS = 180_000;
 
 const command: Command = {
   summary: 'health: events, tasks, recovery, alarms',
-  usage: 'status [--json] [--ready]     --ready: exit 1 unless deliveries are accepted; for health checks',
+  usage: `status [--json] [--ready]
+  --ready: exit 1 unless deliveries are accepted; for health checks`,
   async run(args) {
     const { values } = parse(args, { flags: ['json', 'ready'], names: false });
     if (values.ready) return isReady();

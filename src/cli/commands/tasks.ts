@@ -15,10 +15,11 @@ const SHOWN_LANES = 20;
 
 const command: Command = {
   summary: 'tasks, newest first',
-  usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID] [--before ID] [--limit N] [--json]
-       npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause, largest first
+  usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID]
+         [--before ID] [--limit N] [--json]
+       npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause
        npx kit tasks --lanes [--json]     the longest lanes, and what blocks each
-       npx kit tasks move --from OLD --to NEW     after a handler was renamed: its steps of setup, then its tasks but the done ones`,
+       npx kit tasks move --from OLD --to NEW     after a rename: its steps of setup, then its tasks`,
   async run(args) {
     const { values, positionals } = parse(args, {
       text: ['state', 'handler', 'group', 'before', 'limit', 'from', 'to'],
@@ -47,6 +48,7 @@ async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
   printTable(
     ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
     page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
+    { none: 'no task matches', least: ['type'] },
   );
   const waiting = page.tasks.filter(({ state }) => state === 'ready' || state === 'held');
   for (const { name, loaded } of handlers)
@@ -73,9 +75,10 @@ async function showGroups({ state, handler, limit }: TaskFilter & { limit: numbe
     printTable(
       ['group', 'dead', 'handler', 'first', 'last', 'sample', 'cause'],
       found.groups.map((one) => [one.id, one.dead, one.handler, one.firstAt, one.lastAt, one.key, one.pattern]),
+      { none: '0 dead letters', least: ['first', 'sample', 'last'] },
     );
     const next = 'npx kit retry --group <group>, npx kit discard --group <group> --reason TEXT';
-    print(`${count(found.dead, 'dead letter')}; ${next}`);
+    if (found.dead > 0) print(`${count(found.dead, 'dead letter')}; ${next}`);
   }
   return EXIT.done;
 }
@@ -95,8 +98,9 @@ async function showLanes(json: boolean): Promise<number> {
         lane.key,
         lane.attempts,
       ]),
+      { none: 'no task waits for another' },
     );
-    print('why a lane does not advance: npx kit explain <key>');
+    if (lanes.length > 0) print('why a lane does not advance: npx kit explain <key>');
   }
   return EXIT.done;
 }

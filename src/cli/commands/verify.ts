@@ -13,7 +13,7 @@ import { printTable } from '../lib/table.ts';
 
 const command: Command = {
   summary: 'compare history with the service; arrivals by origin and week',
-  usage: `verify --from <cursor or time> [--json]     a time: 2026-01-31, or 2026-01-31T12:00:00Z
+  usage: `verify --from <cursor or time> [--json]     a time: 2026-01-31, 2026-01-31T12:00:00Z
        npx kit verify [--json]     the weekly figures alone`,
   async run(args) {
     const { values, positionals } = parse(args, { text: ['from'], flags: ['json'] });
@@ -56,6 +56,7 @@ function show({ from, at, events, types }: VerifyAccount): void {
   printTable(
     ['type', 'present', 'missing, now recovered', 'older than the store remembers', 'only here', 'handled', 'dead'],
     types.map((sum) => [sum.type, sum.present, sum.missing, sum.older, sum.onlyHere, sum.handled, sum.dead]),
+    { none: 'nothing to compare' },
   );
   if (types.some(({ older }) => older > 0))
     print(
@@ -66,11 +67,11 @@ function show({ from, at, events, types }: VerifyAccount): void {
 async function showWeeks(store: Store, json: boolean): Promise<number> {
   const weeks = await store.read.arrivals();
   if (json) printJson({ weeks });
-  else if (weeks.length === 0) print('nothing has arrived yet');
   else
     printTable(
       ['week of', 'type', 'brought first by', 'events', 'late on average', 'at worst'],
       weeks.map((sum) => [sum.week, sum.type, sum.origin, sum.events, seconds(sum.lateMs), seconds(sum.latestMs)]),
+      { none: 'nothing has arrived yet' },
     );
   return EXIT.done;
 }

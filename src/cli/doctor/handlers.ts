@@ -3,6 +3,7 @@ import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { envOfRun } from '../../base/secrets.ts';
 import type { Orders, Report } from '../../processes/channel.ts';
+import { crashedBy, type Exit } from '../../processes/exit.ts';
 import { NOTHING } from '../../processes/spawn.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
 
@@ -22,10 +23,11 @@ export const handlers: Check = {
         killSignal: 'SIGKILL',
       });
       const loaded: { names: string[]; notes: string[] } = { names: [], notes: [] };
-      let doing = `a file in ${handlersDir}`;
+      let at: Exit['at'];
+      let cause: Exit['cause'];
       child.on('message', (report: Report) => {
-        if (report.type === 'at')
-          doing = `${report.file}, ${report.stage === 'load' ? 'while it is loaded' : 'in setup'},`;
+        if (report.type === 'at') at = report;
+        if (report.type === 'exit cause') ({ cause } = report);
         if (report.type === 'loaded') {
           Object.assign(loaded, { names: report.handlers.map(({ name }) => name), notes: report.notes });
           child.send({ ...NOTHING, type: 'prepare' } satisfies Orders);
@@ -38,11 +40,9 @@ export const handlers: Check = {
         if (report.type === 'faults' || report.type === 'prepared') child.kill('SIGKILL');
       });
       child.on('close', (code, signal) => {
-        const slow = signal === 'SIGKILL';
-        const how = slow
-          ? `takes more than ${LIMIT_MS / 1000} s`
-          : `ends the process (${signal ?? `exit code ${code}`})`;
-        resolve(misconfigured(`${doing} ${how}`, 'keep its top level to imports, and setup to creating tables'));
+        const crash = crashedBy({ code, signal, cause, at, hung: signal === 'SIGKILL', livedMs: 0 });
+        const words = crash?.fault ?? `a file in ${handlersDir} ends the process (${signal ?? `exit code ${code}`})`;
+        resolve(misconfigured(words, 'keep its top level to imports, and setup to creating tables'));
       });
     }),
 };

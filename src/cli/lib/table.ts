@@ -1,7 +1,7 @@
 // Tables that fit the terminal. On a terminal they are coloured.
 import { styleText } from 'node:util';
 import stringWidth from 'string-width';
-import { clean } from './print.ts';
+import { clean, print } from './print.ts';
 
 type Cell = string | number | null;
 
@@ -21,31 +21,50 @@ const TONES: Record<string, 'red' | 'yellow' | 'green' | 'gray'> = {
 /** Cells that are never cut, because half a number, key or time is useless. */
 const WHOLE = /^(-|\d+|[ci]:[\x21-\x7e]+|(\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z)?)$/;
 
+interface TableOptions {
+  /** Printed instead of a table without rows. */
+  none?: string;
+  /** Columns that a narrow terminal leaves out, the least important first. */
+  least?: string[];
+}
+
 /**
- * Prints aligned columns. If they do not fit, times lose their year and fractions. Then the widest columns are cut,
- * and a cut cell ends in an ellipsis.
+ * Prints aligned columns. If they do not fit, times lose their year and fractions, and columns in `least` are left out.
+ * Then the widest columns are cut, and a cut cell ends in an ellipsis.
  */
-export function printTable(head: string[], rows: Cell[][]): void {
-  let cells = rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))));
-  const room = (process.stdout.isTTY ? process.stdout.columns : Infinity) - 2 * (head.length - 1);
-  const widest = (): number[] =>
-    head.map((title, i) => Math.max(...[title, ...cells.map((row) => row[i] ?? '')].map((cell) => stringWidth(cell))));
-  if (sum(widest()) > room) cells = cells.map((row) => row.map(shortTime));
-  const widths = widest();
-  for (let over = sum(widths) - room; over > 0; over = sum(widths) - room) {
-    const soft = widths.map((width, i) => (cells.every((row) => WHOLE.test(row[i] ?? '')) ? 0 : width));
+export function printTable(head: string[], rows: Cell[][], { none = 'nothing', least = [] }: TableOptions = {}): void {
+  if (rows.length === 0) return print(none);
+  const room = process.stdout.isTTY ? process.stdout.columns : Infinity;
+  let lines = [head, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))))];
+  const over = (widths = widest(lines)): number => sum(widths) + 2 * (widths.length - 1) - room;
+  if (over() > 0) lines = lines.map((line) => line.map(shortTime));
+  for (const title of least) {
+    const column = lines[0]?.indexOf(title) ?? -1;
+    if (over() > 0 && column >= 0) lines = lines.map((line) => line.toSpliced(column, 1));
+  }
+  const widths = widest(lines);
+  const [titles = [], ...cells] = lines;
+  while (over(widths) > 0) {
+    const soft = widths.map((width, i) => (cells.every((line) => WHOLE.test(line[i] ?? '')) ? 0 : width));
     const giving = soft.indexOf(Math.max(...soft));
     const width = soft[giving] ?? 0;
     if (width <= NARROW) break;
     const next = Math.max(NARROW, ...soft.filter((one) => one < width));
-    widths[giving] = Math.max(next, width - Math.max(over, 1));
+    widths[giving] = Math.max(next, width - over(widths));
   }
-  const printRow = (row: string[], toned: (cell: string, fitted: string) => string): void => {
-    const fitted = row.map((cell, i) => toned(cell, fit(cell, widths[i] ?? 0)));
-    process.stdout.write(`${fitted.join('  ').trimEnd()}\n`);
-  };
-  printRow(head, (_, fitted) => bold(fitted));
-  for (const row of cells) printRow(row, tonedByState);
+  const printLine = (line: string[], toned: (cell: string, fitted: string) => string): void =>
+    print(
+      line
+        .map((cell, i) => toned(cell, fit(cell, widths[i] ?? 0)))
+        .join('  ')
+        .trimEnd(),
+    );
+  printLine(titles, (_, fitted) => bold(fitted));
+  for (const line of cells) printLine(line, tonedByState);
+}
+
+function widest([titles = [], ...cells]: string[][]): number[] {
+  return titles.map((title, i) => Math.max(stringWidth(title), ...cells.map((line) => stringWidth(line[i] ?? ''))));
 }
 
 /** Makes text bold, but only on a terminal and without NO_COLOR: `styleText` checks both. */

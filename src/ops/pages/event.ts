@@ -22,6 +22,7 @@ export interface EventPage {
 }
 
 const PURGED = html`<p class="empty">Purged: only the facts above are left.</p>`;
+const ERASED = html`<p class="empty">Erased by npx kit erase: only the facts above are left.</p>`;
 
 export function eventScreen(
   { found, neighbours, masked, revealed }: EventPage,
@@ -58,7 +59,7 @@ export function eventScreen(
     )}
     ${neighbours.map(inLane)}
     <h2>Body</h2>
-    ${masked === null ? PURGED : revealed ? inClear(event.key, revealed) : inShape(event.key, masked, may.reveal)}`;
+    ${masked === null ? (found.erased ? ERASED : PURGED) : revealed ? inClear(event.key, revealed) : inShape(event.key, masked, may.reveal)}`;
 }
 
 function summary({ event, aliases, conflicts }: Found): Html {

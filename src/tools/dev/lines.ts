@@ -1,6 +1,7 @@
 // Turns the kit's log into lines for people: a line for each attempt, a second line for its error, and the result of
 // each reload after a handler was saved.
 import { stripVTControlCharacters, styleText } from 'node:util';
+import { advised } from '../advice.ts';
 
 export interface LineOptions {
   /** True: the events are real, so error messages are left out, because they may quote what other people wrote. */
@@ -21,7 +22,12 @@ const COLOURS: Record<string, Colour> = {
 };
 const INDENT = ' '.repeat(11);
 const WARN = 40;
+/** Fields of every line, which are shown elsewhere in it. */
 const COMMON = new Set(['level', 'time', 'process', 'handler', 'key', 'msg']);
+/** Fields of the kit's own lines that are shown elsewhere, or say nothing to a developer. */
+const OWN = new Set(['role', 'error', 'why', 'at', 'how', 'code', 'signal', 'type', 'nearest', 'alarm']);
+/** Alarms about faults that dev has shown already. */
+const SHOWN = new Set(['handler_failing', 'lane_fault']);
 
 export const HEAD = row('time', 'key', 'type', 'lane', 'handler', 'verdict', 'ms');
 
@@ -39,36 +45,42 @@ export function readable(line: string, { live, colour, folder }: LineOptions): s
     return broken.map(
       (fault) => `${paint('red', 'broken')}     ${here(clean(fault))} (${clean(msg).split('; ').at(-1)})`,
     );
-  if (told['process'] === 'receive' && Array.isArray(told['handlers'])) {
+  if (clean(msg).startsWith('SIGHUP') && Array.isArray(told['handlers'])) {
     return [`${paint('cyan', 'reloaded')}   ${told['handlers'].map(clean).join(', ')} in ${clean(told['ms'])} ms`];
   }
-  if (typeof told['handler'] === 'string' && typeof told['key'] === 'string')
-    return [`${INDENT}${told['handler']}: ${text()}`];
-  return Number(level) >= WARN ? [`${paint('yellow', 'the kit')}    ${text()}`] : [];
+  if (SHOWN.has(String(told['alarm']))) return [];
+  const { handler, process: role } = told;
+  const by = typeof handler === 'string' ? `${handler}: ` : '';
+  const isHandlers = by !== '' && typeof told['key'] === 'string';
+  if (isHandlers && clean(role).startsWith('run') && !('at' in told)) return [`${INDENT}${by}${text(COMMON)}`];
+  if (!isHandlers && Number(level) < WARN) return [];
+  const from = isHandlers ? INDENT : `${paint('yellow', 'the kit')}    `;
+  return [`${from}${by}${text(COMMON.union(OWN))}`, ...error()];
 
   function attempt(outcome: string): string[] {
-    const { time, key, type, lane, handler, ms, late, origin, error, why, at } = told ?? {};
+    const { time, key, type, lane, ms, late, origin } = told ?? {};
     const marks = [late === true && 'late', origin === 'replay' && 'recovered'].filter(Boolean).join(' ');
     const lanes = typeof lane === 'number' ? `#${lane}` : '-';
-    const cells = row(
-      `${clean(time).slice(11, 19)}Z`,
-      clean(key),
-      clean(type),
-      lanes,
-      clean(handler ?? '-'),
-      outcome,
-      clean(ms ?? ''),
-    );
+    const who = clean(told?.['handler'] ?? '-');
+    const at = `${clean(time).slice(11, 19)}Z`;
+    const cells = row(at, clean(key), clean(type), lanes, who, outcome, clean(ms ?? ''));
     const coloured = cells.replace(outcome.padEnd(9), paint(COLOURS[outcome] ?? 'white', outcome.padEnd(9)));
-    const words = !live && why !== undefined ? why : error;
-    const place = typeof at === 'string' ? `  ${here(at)}` : '';
-    const second = words === undefined ? [] : [`${INDENT}${paint('red', clean(words))}${place}`];
-    return [marks ? `${coloured}  ${paint('magenta', marks)}` : coloured, ...second];
+    return [marks ? `${coloured}  ${paint('magenta', marks)}` : coloured, ...error()];
   }
 
-  /** The message, and the fields that are not in COMMON. */
-  function text(): string {
-    const fields = Object.entries(told ?? {}).filter(([name]) => !COMMON.has(name));
+  /** The event's key, the error, and the handler's line, unless the error's text names it. */
+  function error(): string[] {
+    const { key, why, error: name, at } = told ?? {};
+    const words = clean(live || typeof why !== 'string' ? (name ?? '') : advised(why));
+    const place = typeof at === 'string' ? here(at) : '';
+    const end = words.includes(place) ? '' : place;
+    if (words === '' && place === '') return [];
+    return [`${INDENT}${[clean(key ?? ''), words && paint('red', words), end].filter(Boolean).join('  ')}`];
+  }
+
+  /** The message, and the fields that are not hidden. */
+  function text(hidden: Set<string>): string {
+    const fields = Object.entries(told ?? {}).filter(([name]) => !hidden.has(name));
     return clean(fields.length > 0 ? `${clean(msg)} ${JSON.stringify(Object.fromEntries(fields))}` : msg);
   }
 

@@ -182,7 +182,7 @@ function notice(text: string): void {
 function print(text: string): void {
   const named = /\s/.test(storeUrl) ? `'${storeUrl}'` : storeUrl;
   const here = () => `DATABASE_URL=${named} PORT=${ports.PORT} npx kit`;
-  process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);
+  process.stdout.write(`${text.replaceAll(/(?<! PORT=\d+ )\bnpx kit\b/g, here)}\n`);
 }
 
 async function end(code: number): Promise<void> {

@@ -4,6 +4,7 @@ import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
 import { runStep } from '../../run/steps.ts';
+import { advised } from '../advice.ts';
 import { createRandom } from '../random.ts';
 import type { ShownState, SqlRow } from '../../store/work.ts';
 import type { Gap } from '../../store/read.ts';
@@ -103,16 +104,34 @@ async function deliverTo<Type extends string>(
   }
   await raiseWatermark(store, given, clock);
   await run.finish();
-  const { tasks } = await store.read.tasks({ limit: MOST_TASKS }, clock.now());
+  const found = await store.read.tasks({ limit: MOST_TASKS }, clock.now());
+  const tasks = found.tasks
+    .toSorted((a, b) => a.id - b.id)
+    .map(({ key, state, attempts, late, error }) => ({ key, state, attempts, late, error }));
+  await tellIfTestFails(tasks, [handler.on].flat(), given);
   return {
-    tasks: tasks
-      .toSorted((a, b) => a.id - b.id)
-      .map(({ key, state, attempts, late, error }) => ({ key, state, attempts, late, error })),
+    tasks,
     calls: service.calls,
     log,
     query,
     gaps: await store.read.gaps(),
   };
+}
+
+/** If the test fails, its output shows the errors of tasks. A difference of states alone would not say why. */
+async function tellIfTestFails(tasks: TaskOutcome[], on: string[], events: Fixture[]): Promise<void> {
+  const lines = tasks.flatMap(({ key, state, attempts, error }) =>
+    error === null ? [] : [`deliver: ${key} ${state}, attempt ${attempts}: ${advised(error)}`],
+  );
+  const types = [...new Set(events.map(({ type }) => type))].join(', ');
+  if (tasks.length === 0) lines.push(`deliver: no task, because the handler is on ${on.join(', ')}, and got ${types}`);
+  if (lines.length === 0) return;
+  try {
+    const { onTestFailed } = await import('vitest');
+    onTestFailed(() => console.error(lines.join('\n')));
+  } catch {
+    // Another test runner, or a hook: only the outcome shows the errors.
+  }
 }
 
 function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptions): Fixture[] {

@@ -11,6 +11,7 @@ import type { TurnResult, WorkStore } from '../../store/work.ts';
 import type { TestClock } from './clock.ts';
 import { Crashed, type Recorder } from './recorder.ts';
 import type { TestStore } from './store.ts';
+import { createTimeLimits } from './time-limits.ts';
 
 const WINDOW_MS = 250;
 
@@ -28,6 +29,7 @@ export interface RunProcessOptions {
 export function createRunProcess({ store, clock, service, handler, crashAfter, log }: RunProcessOptions) {
   let runs = 0;
   let life = createLife();
+  let limits = createTimeLimits(clock);
   let runner: Runner | undefined;
   const last: { turn?: TurnResult | undefined } = {};
 
@@ -35,6 +37,7 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
     // Ends the timers of the runner that crashed.
     void runner?.drain(0);
     life = createLife();
+    limits = createTimeLimits(clock);
     const boot = await store.processes.nextBoot();
     await store.processes.giveBack([boot], clock.now());
     runner = await startRunner(optionsOf(boot));
@@ -44,7 +47,7 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
     const { within, crash, hasCrashed } = life;
     const handle: Loaded['handle'] = async (event, ctx) => {
       try {
-        await handler.handle(event, ctx);
+        await limits.within(handler.timeoutMs, () => handler.handle(event, ctx));
       } finally {
         if (++runs === crashAfter) await crash();
       }
@@ -90,14 +93,22 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
       const { 'tasks.running': running = 0 } = await store.read.counters();
       const due = claims.length > 0 || (nextAt !== null && nextAt <= clock.now());
       if (!due && !life.hasCrashed() && events.length + running === 0) return;
-      if (claims.length === 0) await sleep(1);
+      if (claims.length > 0) continue;
+      await sleep(1);
+      await limits.look(nextTime);
     }
   }
 
   /** Runs the tasks that were running at the crash, one at a time. */
   async function workIsolated(): Promise<void> {
     const options = optionsOf(await store.processes.nextBoot());
-    await Promise.race([runIsolated(options, new AbortController().signal), life.crashed]);
+    const state = { ended: false };
+    const isolated = Promise.race([runIsolated(options, new AbortController().signal), life.crashed]);
+    void isolated.then(() => (state.ended = true));
+    while (!state.ended) {
+      await sleep(1);
+      await limits.look(nextTime);
+    }
   }
 
   /** The next time at which a waiting task is released or due. Infinity: no task waits for a time. */

@@ -1,4 +1,5 @@
 // Tables on a narrow terminal: cells that people copy or compare are not cut.
+import { stripVTControlCharacters } from 'node:util';
 import { afterEach, expect, test, vi } from 'vitest';
 import { printTable } from '../../../src/cli/lib/table.ts';
 
@@ -14,7 +15,10 @@ function printed(room: number | undefined, ...table: Parameters<typeof printTabl
   vi.spyOn(process.stdout, 'write').mockImplementation((part) => ((text += String(part)), true));
   Object.assign(process.stdout, { isTTY: room !== undefined, columns: room });
   printTable(...table);
-  return text.trimEnd().split('\n');
+  return stripVTControlCharacters(text)
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.trimEnd());
 }
 
 const HEAD = ['received', 'key', 'type', 'session', 'again'];
@@ -30,6 +34,24 @@ test('on eighty columns, a long cell is cut, but neither a key nor a time', () =
   const [, row = ''] = printed(80, HEAD, [ROW]);
   expect(row).toMatch(/^01-31 12:34:56 {2}c:1795327194052045843 {2}MessageReceived {2}d6db[-\w]+… +3$/);
   expect(row.length).toBeLessThanOrEqual(80);
+});
+
+test('E65: columns give way in the order of their importance before a cell is cut', () => {
+  const head = ['group', 'dead', 'handler', 'first', 'last', 'cause'];
+  const times = ['2026-01-31T12:34:56.789Z', '2026-01-31T12:34:56.789Z'];
+  const rows = [[1, 2, 'answer', ...times, 'TypeError: the cause is what matters']];
+  const least = { least: ['first', 'last'] };
+  expect(printed(120, head, rows, least)[0]).toMatch(/^group +dead +handler +first +last +cause$/);
+  expect(printed(85, head, rows, least)).toEqual([
+    'group  dead  handler  last            cause',
+    '1      2     answer   01-31 12:34:56  TypeError: the cause is what matters',
+  ]);
+  expect(printed(60, head, rows, least)[1]).toBe('1      2     answer   TypeError: the cause is what matters');
+  expect(printed(40, head, rows, least)[1]).toBe('1      2     answer   TypeError: the ca…');
+});
+
+test('a table without rows is one line', () => {
+  expect(printed(80, HEAD, [], { none: 'no event matches' })).toEqual(['no event matches']);
 });
 
 test('a key that does not fit stays whole, and the line is longer than the terminal', () => {

@@ -38,22 +38,22 @@ test('a late event and an event from replay are marked', () => {
   expect(read({ ...handled, late: true, origin: 'replay' })[0]).toMatch(/late recovered$/);
 });
 
-test('a failed attempt shows its error and its line; with real events only the name of the error', () => {
+test('a failed attempt shows its key, its error and its line once; with real events only the name of the error', () => {
   const failed = {
     ...handled,
     verdict: 'retry',
     error: 'TypeError',
-    why: 'TypeError: no Ana',
+    why: 'TypeError: no Ana (src/handlers/greet.ts:7)',
     at: '/clone/src/handlers/greet.ts:7',
   };
-  expect(read(failed)[1]?.trim()).toBe('TypeError: no Ana  src/handlers/greet.ts:7');
-  expect(read(failed, { ...plain, live: true })[1]?.trim()).toBe('TypeError  src/handlers/greet.ts:7');
+  expect(read(failed)[1]?.trim()).toBe('c:17  TypeError: no Ana (src/handlers/greet.ts:7)');
+  expect(read(failed, { ...plain, live: true })[1]?.trim()).toBe('c:17  TypeError  src/handlers/greet.ts:7');
 });
 
 test('an error message cannot control the terminal', () => {
   expect(
     read({ ...handled, verdict: 'dead', error: 'Error', why: '\u001b[2Jgone\r\n\u202eaway\u009b1m' })[1]?.trim(),
-  ).toBe('gone away');
+  ).toBe('c:17  gone away');
 });
 
 test('a broken file is named with its line, and the output says which handlers keep running', () => {
@@ -74,9 +74,28 @@ test('a reload names the loaded handlers', () => {
   ]);
 });
 
+test('the start names no reload', () => {
+  expect(read({ process: 'receive', level: 30, handlers: ['a'], ms: 400, msg: 'ready for deliveries' })).toEqual([]);
+});
+
+test('a fault of a handler after its attempt has key, error and place in a second line', () => {
+  const fault = {
+    level: 50,
+    process: 'run',
+    handler: 'greet',
+    key: 'c:17',
+    code: 1,
+    at: '/clone/src/handlers/greet.ts:7',
+  };
+  expect(read({ ...fault, msg: 'a handler ends this process' }).map((line) => line.trim())).toEqual([
+    'greet: a handler ends this process',
+    'c:17  src/handlers/greet.ts:7',
+  ]);
+});
+
 test("a handler's own lines are shown; the kit's routine lines are not", () => {
-  const said = { level: 30, time: '', process: 'run', handler: 'greet', key: 'c:17', n: 1, msg: 'hello' };
-  expect(read(said)[0]?.trim()).toBe('greet: hello {"n":1}');
+  const said = { level: 30, time: '', process: 'run', handler: 'greet', key: 'c:17', code: 1, msg: 'hello' };
+  expect(read(said).map((line) => line.trim())).toEqual(['greet: hello {"code":1}']);
   expect(readable('printed', plain)).toEqual(['printed']);
   expect(readable('{"printed":1}', plain)).toEqual(['{"printed":1}']);
   expect(read({ level: 30, process: 'keep', msg: 'as always' })).toEqual([]);

@@ -1,5 +1,7 @@
-import { expect, test } from 'vitest';
-import { defineHandler, RetryAfter, ServiceError, Skip } from '#kit';
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { defineHandler, RetryAfter, ServiceError, Skip, type Context } from '#kit';
 import { crash, createClock, deliver, fixture, recorder, serviceError } from '#kit/testing';
 
 test('a message is handled', async () => {
@@ -151,4 +153,67 @@ test("a gap is raised as the kit raises it, and closed by the handler's completi
   const outcome = await deliver(handler, fixture('kit.gap', { data: { after: '5', upTo: '9' } }));
   expect(gaps).toEqual([{ gap: 1, after: '5', upTo: '9', reason: 'the cursor has expired' }]);
   expect(outcome.gaps).toMatchObject([{ closedBy: 'handler' }]);
+});
+
+describe('a handler that hangs ends at its timeoutMs on the clock of the test, and takes no real seconds', () => {
+  const hanging = {
+    'for a promise that nobody settles': () => new Promise<void>(() => {}),
+    'for an answer of the service': async (_: unknown, ctx: Context) => void (await ctx.service.call('GetSession', {})),
+  };
+
+  test.each(Object.entries(hanging))('%s', async (_, handle) => {
+    const clock = createClock();
+    const began = clock.at;
+    const service = recorder({ GetSession: () => new Promise<never>(() => {}) });
+    const handler = defineHandler({ on: 'MessageReceived', timeoutMs: 60_000, retry: { attempts: 3 }, handle });
+    const { tasks } = await deliver(handler, fixture('MessageReceived'), { clock, service });
+    expect(tasks).toMatchObject([{ state: 'dead', attempts: 3, error: 'Timeout: no result within 60000 ms' }]);
+    expect(clock.at).toBeGreaterThanOrEqual(began + 3 * 60_000);
+  });
+
+  test('after a crash as well, when the task runs alone', async () => {
+    let runs = 0;
+    const handler = defineHandler({
+      on: 'MessageReceived',
+      retry: { attempts: 2 },
+      handle: () => (++runs === 1 ? undefined : new Promise<void>(() => {})),
+    });
+    const { tasks } = await deliver(handler, fixture('MessageReceived'), { crashAfter: 1 });
+    expect(tasks).toMatchObject([{ state: 'dead', attempts: 2 }]);
+  });
+
+  test('while it hangs, tasks of other lanes run at their times', async () => {
+    const order: string[] = [];
+    const handler = defineHandler({
+      on: 'MessageReceived',
+      lane: 'none',
+      timeoutMs: 60_000,
+      retry: { attempts: 2, firstMs: 1_000, maxMs: 1_000 },
+      async handle(event, ctx) {
+        if (event.data.body === 'hangs') await new Promise<void>(() => {}).finally(() => {});
+        order.push(`${event.data.body} ${ctx.attempt}`);
+        if (ctx.attempt === 1) throw new Error('again');
+      },
+    });
+    const events = ['hangs', 'fails'].map((body) => fixture('MessageReceived', { data: { body } }));
+    const { tasks } = await deliver(handler, events);
+    expect(order).toEqual(['fails 1', 'fails 2']);
+    expect(tasks.map(({ state }) => state)).toEqual(['dead', 'done']);
+  });
+
+  test('a handler that waits for a real timer or a file goes on', async () => {
+    const handler = defineHandler({
+      on: 'MessageReceived',
+      timeoutMs: 60_000,
+      async handle() {
+        await sleep(200);
+        await readFile('package.json');
+      },
+    });
+    const clock = createClock();
+    const began = clock.at;
+    const { tasks } = await deliver(handler, fixture('MessageReceived'), { clock });
+    expect(tasks).toMatchObject([{ state: 'done', attempts: 1 }]);
+    expect(clock.at).toBeLessThan(began + 60_000);
+  });
 });

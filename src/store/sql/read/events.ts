@@ -38,6 +38,8 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
       union all select 2, seq from events where id = @id and seq in (${dialect.eventsWithId('@id')})
       union all select 3, seq from aliases where name in ('c:' || cast(@cursor as bigint), 'i:' || @id)
     ) found on found.seq = e.seq order by e.conflicting, found.n limit 1`);
+  // The digest of a purged body stays.
+  const erased = session.value<number>('select 1 from events where seq = ? and body is null and digest is null');
   const body = session.value<Uint8Array | null>('select body from events where seq = ?');
   const aliases = session.value<string>('select name from aliases where seq = ? order by name');
   const sightings = session.statement<{ origin: Origin; at: number }>(
@@ -97,6 +99,7 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
       if (!row) return undefined;
       return {
         event: row,
+        erased: (await erased.get(row.seq)) === 1,
         sightings: (await sightings.all(row.seq)).map(({ origin, at }) => ({ origin, at: isoOf(at) })),
         deliveries: (await deliveries.all({ seq: row.seq })).map(({ at, secret, skewSeconds }) => {
           return { at: isoOf(at), secret, skewSeconds };

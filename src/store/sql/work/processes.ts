@@ -113,7 +113,10 @@ function createGiveBack(session: Session): ProcessStore['giveBack'] {
       await release.run({ tasks: idsOf(rows) });
       await markDirty(rows.flatMap(({ lane }) => lane ?? []));
       const died = new Set<Orphan>();
-      for (const row of rows) if (isAlone(row) && (await spend(row, crash, now))) died.add(row);
+      for (const row of rows) {
+        if (!isAlone(row)) await attemptLog.ended(row, 'ready', afterCrash(crash, row.name, row.attempt, 0).error, now);
+        else if (await spend(row, crash, now)) died.add(row);
+      }
       const counts: Counts = { 'tasks.dead': died.size, 'tasks.ready': rows.length - died.size };
       await session.count({ 'tasks.running': -rows.length, ...counts });
       return rows.map((row) => {

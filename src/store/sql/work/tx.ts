@@ -1,6 +1,6 @@
 // The transaction that a handler writes into: `ctx.complete` and `setup`. It refuses statements that control the
 // connection, and writes to the kit's own tables.
-import { describe } from '../../../base/errors.ts';
+import { describe, noteCaller } from '../../../base/errors.ts';
 import type { SqlRow, SqlValue, Tx, Work } from '../../work.ts';
 import type { OwnTables } from '../session.ts';
 
@@ -96,12 +96,15 @@ function txOf({ own, inTransaction: isOpen }: Opened, state: State): Tx {
   function promise<Result>(name: keyof Tx, sql: string, statement: () => Promise<Result>): Promise<Result> {
     state.calls++;
     state.running++;
+    // An error of SQLite has the stack of this call, one of a server is created later.
+    const called = own.kind === 'sqlite' ? undefined : new Error('called here');
     const result = (async () => {
       try {
         check(sql);
         return await statement();
       } catch (error) {
         state.failed ??= { error };
+        noteCaller(error, called?.stack);
         throw error;
       } finally {
         state.running--;
