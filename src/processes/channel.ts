@@ -57,8 +57,8 @@ export interface ExitCause {
   code: number;
   /** The handler's line as `file:line`, if it is known. */
   at: string | null;
-  /** By an exception, by a call of `process.exit`, or because a handler does not give the event loop back. */
-  how: 'threw' | 'exited' | 'blocked';
+  /** By an exception, or by a call of `process.exit`. */
+  how: 'threw' | 'exited';
   handler?: string;
   key?: string;
   /** The handler file whose loading or setup started the code that ends the process. */
@@ -78,8 +78,6 @@ export type Report =
   | { type: 'wake' };
 
 const BEAT_MS = 1_000;
-/** The number of signs of life, for watchdog.js. */
-const beats = new Int32Array(new SharedArrayBuffer(4));
 
 export function joinOwner() {
   endWithOwner();
@@ -138,16 +136,10 @@ export function joinOwner() {
   };
 }
 
-/** From now on, the line of a handler that blocks this process is found: see watchdog.js. */
-export function watchBlocking(): void {
-  const beat = (): number => Atomics.add(beats, 0, 1);
-  beat();
-  setInterval(beat, BEAT_MS);
-}
-
 function endWithOwner(): void {
   // SIGKILL, because `process.exit` waits for threads of the runtime and may never end.
   process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
-  const workerData = { owner: process.ppid, pid: process.pid, beats };
-  new Worker(new URL('watchdog.js', import.meta.url), { env: {}, execArgv: [], workerData }).unref();
+  // A handler that spins blocks this event loop, so another thread checks that the main process still runs.
+  const code = `setInterval(() => process.ppid === ${process.ppid} || process.kill(${process.pid}, 'SIGKILL'), 200)`;
+  new Worker(code, { eval: true, env: {}, execArgv: [] }).unref();
 }

@@ -14,10 +14,9 @@ export interface Exit {
   livedMs: number;
 }
 
-export function howOf(exit: Exit): string {
-  const { code, signal, cause } = exit;
+export function howOf({ code, signal, cause, hung }: Exit): string {
+  if (hung) return 'a blocked event loop (killed)';
   const at = cause?.at ? ` at ${inProject(cause.at)}` : '';
-  if (isBlocked(exit)) return `a blocked event loop${at} (killed)`;
   return `${signal ?? `exit code ${code}`}${at}`;
 }
 
@@ -31,13 +30,9 @@ export function crashedBy(exit: Exit): FileFault | undefined {
   return { file, fault: `${place}: ${wordsOf(exit)}` };
 }
 
-function isBlocked({ hung, cause }: Exit): boolean {
-  return hung || cause?.how === 'blocked';
-}
-
 function wordsOf(exit: Exit): string {
   const when = exit.at?.stage === 'setup' ? 'during its setup' : 'while it was loaded';
-  if (isBlocked(exit)) return `blocked its process ${when}, and was killed`;
+  if (exit.hung) return `blocked its process ${when}, and was killed`;
   const end = exit.signal ?? `exit code ${exit.code}`;
   const how = exit.cause?.how === 'threw' ? 'threw an uncaught error' : `ended its process (${end})`;
   return `${how} ${exit.at ? when : 'after it was loaded'}`;

@@ -9,7 +9,7 @@ import { ConfigError, loadConfig, loadConfigOfRun, type Config } from '../config
 import { systemClock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle, type Logger } from '../base/log.ts';
-import { joinOwner, watchBlocking, type LoadedHandler, type Orders } from '../processes/channel.ts';
+import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
 import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
@@ -40,7 +40,6 @@ const MORE_RAN = 'more steps of setup have run than this file has, as after a re
 const ENDS = {
   threw: 'an uncaught exception ends this process: catch it in the callback that throws',
   exited: 'a handler ends this process: throw an error instead',
-  blocked: 'a handler blocked its event loop, and its process is killed: await in its loop',
 };
 
 const { serviceOf }: RunModules = modules;
@@ -77,7 +76,6 @@ traceErrors({
 const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
 // True: API_BASE_URL and API_KEY are set, which replay needs. The main process reports faults in their values.
 const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
-if (inspectAt === undefined) watchBlocking();
 const onFile = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'load' });
 const folder = await loadHandlers(handlersDir, { replay, without, scopes, onFile }).catch((error: unknown) =>
   giveUp(error instanceof ConfigError ? error.faults : [String(error)]),

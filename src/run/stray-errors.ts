@@ -43,14 +43,6 @@ export function traceErrors({ scopes, onStray, onEnd }: TraceOptions): void {
     const byKit = !scope && !at;
     if (!ending && !byKit) onEnd({ ...namesOf(scope), code, at: at ?? scope?.home ?? null, how: 'exited' });
   });
-  // Called by watchdog.js while this thread is blocked.
-  const value = (stack: string): boolean => {
-    const scope = scopes.getStore();
-    const at = handlersLine(stack) ?? scope?.home ?? null;
-    if (scope || at) onEnd({ ...namesOf(scope), code: EXIT.failed, at, how: 'blocked' });
-    return Boolean(scope ?? at);
-  };
-  Object.defineProperty(globalThis, Symbol.for('kit.blocked'), { value });
 }
 
 /** Errors of `fetch` have no stack, so the line of the call is noted. */

@@ -23,7 +23,6 @@ test.each([
   ['a syntax error', 'export default {', 'broken.ts', 'fault'],
   ['no default export', 'export const x = 1;', 'broken.ts: has no default export', 'fault'],
   ['a file that ends the process', 'process.exit(3);', 'broken.ts:1: ended its process (exit code 3) while', 'fault'],
-  ['a file that blocks', '\nfor (;;);', 'broken.ts:2: blocked its process while it was loaded', 'fault'],
   [
     'E60: a setup that fails',
     `export default { on: '*', handle() {},\nsetup() { throw new Error('no table'); } };`,

@@ -259,7 +259,6 @@ describe('a mistake that an event shows is named in one line, with key, error an
       /Error: late/,
     ],
     ['process.exit', 'process.exit(1);', /a handler ends this process: throw an error instead/, /i:/],
-    ['an endless loop', 'for (;;) ctx;', /a handler blocked its event loop, .*: await in its loop/, /i:/],
   ])('%s is named with handler, key and line, and with the remedy', async (_, work, remedy, words) => {
     await save(BAD, handler(work));
     const from = output.length;
