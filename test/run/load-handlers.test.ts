@@ -95,7 +95,7 @@ describe('a handler', () => {
     async (setup) => {
       const { faults } = await loadFiles({ 'a.ts': `export default { on: '*', setup: ${setup}, handle() {} };` });
       expect(faults).toEqual([
-        expect.stringMatching(/a\.ts: .*setup: must be a function, or a list of SQL and functions$/),
+        expect.stringMatching(/a\.ts:1: setup: must be a function, or a list of SQL and functions/),
       ]);
     },
   );
