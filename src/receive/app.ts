@@ -96,8 +96,8 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     const { headers } = req;
     const began = performance.now();
     if (draining()) ctx.set('Connection', 'close');
-    const encoding = headers['content-encoding']?.toLowerCase() || 'identity';
-    if (encoding !== 'identity') return refuse(ctx, 'content_encoding');
+    const encoding = headers['content-encoding'] ?? 'identity';
+    if (encoding.toLowerCase() !== 'identity') return refuse(ctx, 'content_encoding');
     const claimed = verifier.headers(req, machine.now());
     if (claimed === 'no_signature') await adviseOnPrefix(req);
     if (typeof claimed === 'string') return refuse(ctx, claimed);
