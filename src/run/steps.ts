@@ -29,13 +29,13 @@ export function countRan(name: string, steps: readonly Step[], ran: SetupStep[],
   const changed = own.find((step) => !isSame(step))?.step;
   if (changed !== undefined)
     throw new Error(
-      `step ${changed} is no longer the one that has run: undo the change of step ${changed}, and write what should change as a new last step (a new handler takes a name of its own; npm run dev can be started again)`,
+      `step ${changed} is no longer the one that has run: undo the change of step ${changed}, and write what should change as a new last step (a new handler takes a name of its own; in npm run dev, Clear begins anew)`,
     );
   if (own.length > 0 || steps.length === 0) return own.length;
   const others = Map.groupBy(ran, ({ handler }) => handler);
   const former = [...others].find(([other, its]) => !loaded.includes(other) && its.every(isSame))?.[0];
   if (former === undefined) return 0;
   throw new Error(
-    `its steps have run for ${former}, which is gone: if it was renamed, npx kit tasks move --from ${former} --to ${name} takes them along; if not, give its tables other names`,
+    `its steps have run for ${former}, which is gone: if it was renamed, npx kit tasks move --from ${former} --to ${name} takes them along; if not, give its tables other names (in npm run dev, Clear begins anew)`,
   );
 }

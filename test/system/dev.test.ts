@@ -1,13 +1,13 @@
 // `npm run dev` as a process: it makes events and reloads saved handlers. A broken handler does not stop the others.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { startDev, type DevKit } from './dev-kit.ts';
-import { dataOf, makeEvent, until } from './kit.ts';
+import { dataOf, freePort, makeEvent, until } from './kit.ts';
 
 const handler = (word: string): string =>
   `export default { on: '*', order: 'arrival', lane: 'none', handle() { console.log('${word}'); } };`;
@@ -32,7 +32,7 @@ test('a saved handler is loaded; a broken one is named, the others go on, and a 
   await until(() => kit.child.exitCode !== null);
   expect(kit.child.exitCode).toBe(0);
   expect(readdirSync(join(kit.folder, 'temp'))).toEqual([]);
-  expect(readdirSync(join(kit.folder, 'data'))).toEqual(['dev.db', 'dev.db-id', 'dev.db-owner']);
+  expect(readdirSync(join(kit.folder, 'data'))).toEqual(['dev.db', 'dev.db-dev', 'dev.db-id', 'dev.db-owner']);
 });
 
 test(
@@ -68,6 +68,28 @@ test('a file that is broken at the start is named, and a saved fix starts the ki
   expect(kit.output()).toContain('one.ts');
   kit.save('one.ts', handler('one, fixed'));
   await kit.says(/^one, fixed$/m);
+});
+
+test('a store that another process serves, or that npm run dev has not made, is left alone', async () => {
+  await start({ 'one.ts': handler('one') });
+  await kit.page();
+  const ports = { PORT: String(await freePort()), OPS_PORT: String(await freePort()) };
+  const again = (...args: string[]) =>
+    spawnSync(process.execPath, [resolve('src/tools/dev/main.ts'), ...args], {
+      cwd: kit.folder,
+      env: { PATH: process.env['PATH'], HANDLERS_DIR: join(kit.folder, 'handlers'), ...ports },
+      encoding: 'utf8',
+      timeout: 30_000,
+    });
+  const second = again();
+  expect([second.status, second.stdout]).toEqual([78, expect.stringContaining('npm run dev -- --store <file>')]);
+  await kit.says(/^one$/m);
+
+  const real = join(kit.folder, 'events.db');
+  writeFileSync(real, 'a store of npm start');
+  const third = again('--store', 'events.db');
+  expect([third.status, third.stderr]).toEqual([2, expect.stringContaining('was not made by npm run dev')]);
+  expect(readFileSync(real, 'utf8')).toBe('a store of npm start');
 });
 
 /** An item of ReplayEvents that happened so many milliseconds ago. */

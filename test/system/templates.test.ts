@@ -106,7 +106,7 @@ function startDev(env: Record<string, string>) {
   };
   for (const name of names)
     execFileSync(process.execPath, [resolve('src/cli/kit.js'), 'new', name, `my-${name}`], { cwd: folder, env: own });
-  const child = spawn(process.execPath, [resolve('src/tools/dev/main.ts')], { cwd: folder, env: own });
+  const child = spawn(process.execPath, [resolve('src/tools/dev/main.ts'), '--traffic'], { cwd: folder, env: own });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
   onTestFinished(async () => {

@@ -22,7 +22,9 @@ const command: Command = {
     const types = await withStore((store) => Array.fromAsync(learnTypes(store, store.now(), only)));
     const [first] = types;
     if (only && first?.events === 0)
-      return fail(`no readable event of ${clean(only)} is stored: npx kit types lists the types that came`);
+      return fail(
+        `no readable event of ${clean(only)} is stored; those of npx kit trigger do not count. npx kit types lists the types that came`,
+      );
     if (values.schema && first) print(textOf(first));
     else if (values.json)
       printJson(types.map(({ root, ...type }) => ({ ...type, misfits: root.misfits, fields: rowsOf(root) })));

@@ -2,7 +2,7 @@
 // saved handler is loaded within a second. A file that cannot be loaded is reported, and the other handlers keep running.
 import '../../base/node/checked.js';
 import { spawn } from 'node:child_process';
-import { existsSync, rmSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -39,6 +39,9 @@ const storeFile = resolve(given.store);
 const storeUrl = `sqlite:${storeFile}`;
 let store: Store | undefined;
 const isNew = !existsSync(storeFile);
+/** Beside a store that `npm run dev` has made, and may clear. */
+const mark = `${storeFile}-dev`;
+if (!isNew && !existsSync(mark)) refuse(`${given.store} was not made by npm run dev: name another file with --store`);
 if (!isNew) openStore();
 const newest = store ? (await store.read.status(store.now())).newestCursor : null;
 const source = live
@@ -86,10 +89,13 @@ function startKit(): void {
     main = undefined;
     shown.kit = 'down';
     if (ended.signal.aborted || stopping) return;
-    const fixable = greeted || code !== EXIT.configuration || refusal.includes(config.handlersDir);
-    if (!fixable) void end(EXIT.configuration);
-    if (!fixable) return;
-    shown.faults = refusal.split('\n').filter(Boolean);
+    const fixable = greeted || [config.handlersDir, EVENTS].some((path) => refusal.includes(path));
+    if (!fixable) {
+      if (refusal.includes('is served by')) print('npm run dev -- --store <file> keeps its events in another file');
+      void end(EXIT.configuration);
+      return;
+    }
+    shown.faults = here(refusal).split('\n').filter(Boolean);
     page.changed();
     print(`the kit has ended with ${code}: it starts again when you save a file`);
   });
@@ -102,7 +108,8 @@ function take(line: string): void {
   if (!told) return;
   record.take(told);
   const { process: role, handlers, faults, problems, msg } = told;
-  if (Array.isArray(faults ?? problems)) shown.faults = ((faults ?? problems) as unknown[]).map(String);
+  if (Array.isArray(faults ?? problems))
+    shown.faults = ((faults ?? problems) as unknown[]).map((one) => here(String(one)));
   if (role === 'receive' && Array.isArray(handlers)) Object.assign(shown, { handlers, faults: [] });
   if (role === 'receive' && msg === 'ready for deliveries') greet();
   page.changed();
@@ -111,6 +118,7 @@ function take(line: string): void {
 function greet(): void {
   shown.kit = 'up';
   shown.faults = [];
+  writeFileSync(mark, '');
   openStore();
   if (greeted) return print('the kit has started again');
   greeted = true;
@@ -143,6 +151,7 @@ function openStore(): void {
 }
 
 async function clear(): Promise<void> {
+  if (shown.kit !== 'up') throw new Error('the kit is not running, so its store stays: the terminal says why');
   await startAgain(() => {
     record.clear();
     for (const suffix of ['', '-wal', '-shm', '-id']) rmSync(`${storeFile}${suffix}`, { force: true });
@@ -178,11 +187,19 @@ function notice(text: string): void {
   print(text);
 }
 
-/** Adds the store and the port to each printed `npx kit`, so that a copied command finds this kit, not the real one. */
-function print(text: string): void {
+/** Adds the store and the port to each `npx kit`, so that a copied command finds this kit, not the real one. */
+function here(text: string): string {
   const named = /\s/.test(storeUrl) ? `'${storeUrl}'` : storeUrl;
-  const here = () => `DATABASE_URL=${named} PORT=${ports.PORT} npx kit`;
-  process.stdout.write(`${text.replaceAll(/(?<! PORT=\d+ )\bnpx kit\b/g, here)}\n`);
+  return text.replaceAll(/(?<! PORT=\d+ )\bnpx kit\b/g, () => `DATABASE_URL=${named} PORT=${ports.PORT} npx kit`);
+}
+
+function print(text: string): void {
+  process.stdout.write(`${here(text)}\n`);
+}
+
+function refuse(message: string): never {
+  process.stderr.write(`${message}\n`);
+  process.exit(EXIT.usage);
 }
 
 async function end(code: number): Promise<void> {

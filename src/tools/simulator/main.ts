@@ -75,6 +75,8 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 
 async function registerAtOnce(url: string, secret: string | undefined): Promise<void> {
+  if (service.webhooks.all().some((one) => URL.canParse(url) && one.url === new URL(url).href))
+    return print(`registered before: ${url}`);
   if (secret === undefined) return print(await answer(`register ${url}`));
   try {
     await service.webhooks.register(key, { url, secret });

@@ -4,6 +4,9 @@
 
 const byId = (id) => document.getElementById(id);
 const SIGNS = { done: '●', dead: '✕', failed: '✕', skipped: '–', ready: '○', held: '○', running: '◐' };
+const CONTRADICTED =
+  'A later delivery had this id or cursor and other data. It counts as a duplicate and is recorded; these data stay.';
+const WAITS = 'It waits for an earlier event of its lane that failed, or for its time.';
 let state;
 /** What the open part was drawn from. It is drawn again only if that changes, so that no input is lost. */
 let drawn = '';
@@ -144,6 +147,7 @@ function detail() {
   };
   return [
     el('h2', {}, open.type),
+    ...(open.contradicted ? [el('p', { class: 'error' }, CONTRADICTED)] : []),
     el(
       'div',
       { class: 'actions' },
@@ -215,6 +219,7 @@ function taskCard(task) {
       task.late ? el('small', {}, ' late') : null,
     ),
     task.error ? el('p', { class: failed ? 'error' : 'soft' }, task.error) : null,
+    ['held', 'ready'].includes(stateOf(task)) ? el('p', { class: 'soft' }, WAITS) : null,
     task.place && failed ? el('p', {}, 'at ', el('code', {}, task.place)) : null,
     el('ul', { class: 'log' }, task.lines.map(logLine)),
     el(
@@ -298,7 +303,8 @@ function dataForm(type, data, more, key) {
         try {
           current = readForm(holder, current, asJson);
           const same = form.elements.as?.value === 'same' ? { as: key } : {};
-          const { errors, key: sent } = await ask('send', { type, data: current, ...same });
+          const anyway = event.submitter?.name === 'anyway';
+          const { errors, key: sent } = await ask('send', { type, data: current, anyway, ...same });
           if (errors) showErrors(holder, said, errors);
           else location.hash = encodeURIComponent(sent);
         } catch (error) {
@@ -373,8 +379,9 @@ function showErrors(holder, said, errors) {
   for (const { field, message } of errors) {
     const input = [...holder.querySelectorAll('input')].find((one) => one.name === field.split('.')[0]);
     if (input) input.parentElement.after(el('p', { class: 'error fault' }, `${field}: ${message}`));
-    else said.append(`${field ? `${field}: ` : ''}${message} `);
+    else said.append(el('span', {}, `${field ? `${field}: ` : ''}${message}`), el('br'));
   }
+  said.append(el('button', { name: 'anyway' }, 'Send it anyway'));
   holder.querySelector('.fault')?.previousElementSibling?.querySelector('input')?.focus();
 }
 

@@ -32,34 +32,39 @@ export async function saveTest({ handler, handlersDir, key, type, fixture, state
   const source = fileOf(handler, handlersDir);
   if (!source) throw new Error(`no file in ${handlersDir} is the handler ${handler}: is it still there?`);
   const end = state === 'skipped' ? 'skipped' : 'done';
+  const serves = /\bservice\b/.test(readFileSync(source, 'utf8'));
   const file = join(TESTS, `${handler}-${key.replaceAll(/[^\w]+/g, '').slice(0, 60)}.test.ts`);
   const from = relative(dirname(file), source).replaceAll('\\', '/');
   if (!existsSync(file)) {
     mkdirSync(TESTS, { recursive: true });
-    writeFileSync(file, textOf({ from, handler, type, key, fixture, end }));
+    writeFileSync(file, textOf({ from, handler, type, key, fixture, end, serves }));
     // The same format as the rest of the repository. Without the formatter, the test works as well.
     spawnSync(join(ROOT, 'node_modules', '.bin', 'oxfmt'), [file], { cwd: ROOT });
   }
   return { file: relative(ROOT, file), ...(await run(file)) };
 }
 
-function textOf(of: {
-  from: string;
-  handler: string;
-  type: string;
-  key: string;
-  fixture: string;
-  end: string;
-}): string {
-  return `import { expect, test } from 'vitest';
-import { deliver, fixture } from '#kit/testing';
+/** Answers that let a paid send pass. A handler that asks for more gets an error that says so. */
+const SERVICE = `  vi.stubEnv('PAID_OPERATIONS', 'allow');
+  const service = recorder({ quote: { quoteId: 'quote-1' }, send: {} });
+`;
+
+interface Text extends Record<'from' | 'handler' | 'type' | 'key' | 'fixture' | 'end', string> {
+  /** The handler calls the service. */
+  serves: boolean;
+}
+
+function textOf(of: Text): string {
+  const error = of.end === 'done' ? 'null' : 'expect.any(String)';
+  return `import { expect, test${of.serves ? ', vi' : ''} } from 'vitest';
+import { deliver, fixture${of.serves ? ', recorder' : ''} } from '#kit/testing';
 import handler from '${of.from}';
 
 const event = ${of.fixture};
 
 test(${JSON.stringify(`${of.handler}: ${of.type} ${of.key} ends as ${of.end}`)}, async () => {
-  const { tasks } = await deliver(handler, event, { name: ${JSON.stringify(of.handler)} });
-  expect(tasks).toMatchObject([{ state: '${of.end}' }]);
+${of.serves ? SERVICE : ''}  const { tasks } = await deliver(handler, event, { name: ${JSON.stringify(of.handler)}${of.serves ? ', service' : ''} });
+  expect(tasks.map(({ state, error }) => ({ state, error }))).toEqual([{ state: '${of.end}', error: ${error} }]);
 });
 `;
 }
@@ -76,7 +81,7 @@ function fileOf(handler: string, folder: string): string | undefined {
 async function run(file: string): Promise<{ passed: boolean; output: string }> {
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
   const args = ['--no-warnings', vitest, 'run', '--project', 'handlers', file];
-  const child = spawn(process.execPath, args, { cwd: ROOT, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '' } });
+  const child = spawn(process.execPath, args, { cwd: ROOT, env: { ...process.env, NO_COLOR: '1' } });
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => (output = `${output}${chunk.toString()}`.slice(-OUTPUT)));

@@ -25,10 +25,13 @@ export function createSending({ source, endpoint, types, changed }: DevContext, 
   }
 
   return {
-    /** `as`: the key of an event whose id and cursor are used again. Absent: a new event happens. */
-    async send({ type, data, as }: Asked) {
+    /**
+     * `as`: the key of an event whose id and cursor are used again. Absent: a new event happens. `anyway`: also data that
+     * do not fit their type.
+     */
+    async send({ type, data, as, anyway }: Asked) {
       const named = typeof type === 'string' ? type : '';
-      const errors = types.check(named, data);
+      const errors = anyway === true ? [] : types.check(named, data);
       if (errors.length > 0) return { errors };
       if (as === undefined) return post(source.next(named, data as JsonObject), named);
       const { event } = await find(as);

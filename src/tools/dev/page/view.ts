@@ -93,6 +93,7 @@ export function createView(types: EventTypes, record: Said) {
       };
       return {
         ...{ key: event.key, id, type, cursor, sessionId, origin, copies, aliases },
+        contradicted: found.conflicts.length > 0,
         createdAt: iso(createdAt),
         receivedAt: iso(receivedAt),
         data: await dataOf(store, event),
