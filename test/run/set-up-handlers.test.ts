@@ -45,7 +45,7 @@ function createStage(path = join(createFolder(), 'events.db')) {
 const refusal = (words: string): unknown => expect.stringContaining(`: setup of handler ${words}`);
 const changed = (step: number): unknown =>
   refusal(
-    `count failed: step ${step} is no longer the one that has run: undo the change of step ${step}, and write what should change as a new last step (a new handler takes a name of its own; npm run dev can be started again)`,
+    `count failed: step ${step} is no longer the one that has run: undo the change of step ${step}, and write what should change as a new last step (a new handler takes a name of its own; in npm run dev, Clear begins anew)`,
   );
 
 test('a function runs at each start, and each step of a list once', async () => {
