@@ -6,7 +6,8 @@
 // Assumed: the operation's name in a quote, the fields of `reply`, `idempotency_key` in the messages of the history
 // (contract 2.8), and `conversation_id` in ListMessages.
 // A message up to a minute after an answered one gets no reply of its own. A conversation gets three replies an hour, so
-// that two bots do not answer each other for ever. A writer who has opted out (template opt-out) gets none.
+// that two bots do not answer each other for ever. A writer who has opted out (template opt-out) gets none;
+// both handlers get the word itself at the same time, so `order: 'window'` gives opt-out a head start, and no more.
 // Before the handler sends, it notes that the send has begun. From then on it never sends again: a later attempt or a
 // rerun looks for the reply in the history (contract 7.3). So neither an unknown outcome nor a crash sends twice. If the
 // history never shows the reply, the task becomes a dead letter: check whether it was sent; if not, answer by hand.

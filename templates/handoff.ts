@@ -7,7 +7,7 @@
 // The request carries the assignment's version, so that it never takes a conversation away from its assignee. If the
 // version is stale (ASSIGNMENT_CONFLICT), the handler reads the conversation again. If the conversation has an assignee
 // by then, nothing is left to do. So a retry or rerun assigns nothing twice.
-import { Dead, defineHandler, ServiceError, Skip, type Context } from '#kit';
+import { defineHandler, ServiceError, Skip, type Context } from '#kit';
 
 const ASKS = /\b(human|person|agent|humano|pessoa|atendente)\b/i;
 const TRIES = 3;
@@ -24,7 +24,9 @@ export default defineHandler({
     if (is_group) throw new Skip('groups are not handed over');
     for (let tries = 1; ; tries++) {
       const conversation = await find(session_id, from, ctx);
-      if (!conversation) throw new Dead('no conversation of this writer: adapt find in this handler');
+      // A new conversation may be listed later.
+      if (!conversation)
+        throw new Error('no conversation of this writer yet; if none ever is, adapt find in this handler');
       const { id: conversation_id, assignee_user_id: has, assignment_version } = conversation;
       if (has) return;
       try {

@@ -33,7 +33,7 @@ export default defineHandler({
       await tx.run(
         `insert into opt_out values (?, ?, ?) on conflict (peer) do update
          set state = excluded.state, word_cursor = excluded.word_cursor
-         where excluded.word_cursor >= opt_out.word_cursor`,
+         where excluded.word_cursor >= opt_out.word_cursor or (excluded.word_cursor < 0 and excluded.state = 'out')`,
         ...[data.from, state, BigInt(cursor ?? -1)],
       );
     });

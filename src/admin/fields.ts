@@ -16,8 +16,8 @@ export interface Field {
 
 export const ITEM = '[]';
 export const KEY = '<key>';
-/** Shaped like session_id. Any other key, for example a phone number, may name a person, and is shown as KEY. */
-const WORD = /^(?!(\D*\d){5})[A-Za-z]\w{0,39}$/;
+/** Shaped like session_id. Any other key, for example a phone number or Ana, may name a person, and is shown as KEY. */
+const WORD = /^(?!(\D*\d){5})[a-z]\w{0,39}$/;
 /** An object with more names, beside those of the schema, is a map. */
 const MOST_NAMES = 60;
 const DEEPEST = 6;
@@ -94,7 +94,7 @@ function nameAll(at: Field, schema: z.core.JSONSchema.BaseSchema): void {
 function tidy({ fields, kinds }: Field, inner = true): void {
   const half = (kinds.get('object') ?? 0) / 2;
   const free = [...fields].filter(([name, { named }]) => name !== ITEM && name !== KEY && !named);
-  const rare = free.length > 3 && [...fields.values()].every(({ times }) => times < half);
+  const rare = free.length > 1 && [...fields.values()].every(({ times }) => times < half);
   if (free.length > MOST_NAMES || (inner && (rare || fields.has(KEY))))
     for (const [name, field] of free) {
       fields.delete(name);

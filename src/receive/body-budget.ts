@@ -19,7 +19,7 @@ export function createBudget(most: number, monotonic: () => number) {
 
   function makeRoom(): void {
     const now = monotonic();
-    const cost = (body: Body): number => body.size * Math.max(YOUNG_MS, now - body.since);
+    const cost = (body: Body): number => Math.max(body.size, body.held) * Math.max(YOUNG_MS, now - body.since);
     for (const costliest of [...arriving].toSorted((a, b) => cost(b) - cost(a))) {
       costliest.drop();
       // More room than is needed at once, so that in a crowd few chunks cost a search.

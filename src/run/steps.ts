@@ -12,8 +12,10 @@ const CODE = /(?<![^\s,;(){}])\/\/[^\n]*|\/\*[^]*?\*\/|(?<=\s)--\s[^\n]*|[\s,;()
 
 /** A formatter does not change it. Stores hold digests, so what is left out must stay the same. */
 export function digestOf(step: Step): string {
-  const sql = (text: string): string => text.replaceAll(SQL, (part) => (/^['"]/.test(part) ? part : ''));
-  const text = typeof step === 'string' ? sql(step).replace(/;$/, '') : String(step).replaceAll(CODE, '');
+  const sql = (text: string): string => text.replaceAll(SQL, (part) => (/^['"]/.test(part) ? part : ' '));
+  const plain = typeof step === 'string' ? sql(step).replace(/;\s*$/, '') : String(step).replaceAll(CODE, ' ');
+  // A space counts only if it divides two words.
+  const text = plain.replaceAll(/\s+/g, ' ').replaceAll(/(?<!\w) | (?!\w)/g, '');
   return createHash('sha256').update(text).digest('hex');
 }
 
@@ -36,6 +38,6 @@ export function countRan(name: string, steps: readonly Step[], ran: SetupStep[],
   const former = [...others].find(([other, its]) => !loaded.includes(other) && its.every(isSame))?.[0];
   if (former === undefined) return 0;
   throw new Error(
-    `its steps have run for ${former}, which is gone: if it was renamed, npx kit tasks move --from ${former} --to ${name} takes them along; if not, give its tables other names (in npm run dev, Clear begins anew)`,
+    `its steps have run for ${former}, which is gone, or broken: if it was renamed, npx kit tasks move --from ${former} --to ${name} takes them along; if not, give its tables other names (in npm run dev, Clear begins anew)`,
   );
 }

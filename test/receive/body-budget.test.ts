@@ -189,6 +189,25 @@ describe('the budget for bodies in flight', () => {
     expect(results.filter((result) => result === 15_000)).toHaveLength(2);
   });
 
+  test('E84: bodies in tiny chunks, which take more memory than their bytes, are dropped before an honest small one', async () => {
+    let now = 0;
+    const reader = createBodyReader(undefined, () => now);
+    const strangers = Array.from({ length: 960 }, () => bodyIn(100));
+    const theirs = strangers.map(({ request }) => reader.read(request, BODY_LIMIT).then(lengthOf));
+    for (let n = 0; n < 34; n++) for (const { send: sendPart } of strangers) sendPart(1);
+    now += 5_000;
+    const honest = bodyIn(4_000);
+    const read = reader.read(honest.request, BODY_LIMIT);
+    honest.send(2_000);
+    now += 100;
+    for (const { send: sendPart } of strangers) sendPart(1);
+    honest.send(2_000);
+    honest.end();
+    expect(lengthOf(await read)).toBe(4_000);
+    for (const { end } of strangers) end();
+    expect(new Set(await Promise.all(theirs))).toEqual(new Set([35, 'body_dropped']));
+  });
+
   test('does not count bytes that were only announced', async () => {
     const bodies = watched(createBodyReader(MB));
     const receiver = await startReceiver({ bodies });

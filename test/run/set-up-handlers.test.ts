@@ -124,7 +124,7 @@ test('a renamed handler is refused before it repeats a step, and goes on when it
   const renamed = { tally: ['create table if not exists mine (n bigint)', ADD, ADD], other: [ADD] };
   expect(await start(renamed)).toEqual([
     refusal(
-      'tally failed: its steps have run for count, which is gone: if it was renamed, npx kit tasks move --from count --to tally takes them along; if not, give its tables other names',
+      'tally failed: its steps have run for count, which is gone, or broken: if it was renamed, npx kit tasks move --from count --to tally takes them along; if not, give its tables other names (in npm run dev, Clear begins anew)',
     ),
   ]);
   expect(await rows()).toHaveLength(2);

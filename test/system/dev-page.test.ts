@@ -133,7 +133,7 @@ describe.skipIf(!CHROMIUM)('the page of npm run dev', () => {
     await page.getByText('The test passes:').waitFor({ timeout: 60_000 });
     const named = await card(page, 'done').locator('[role=status] code').innerText();
     try {
-      expect(named).toMatch(new RegExp(`^test/handlers/${NAME}-c\\d+\\.test\\.ts$`));
+      expect(named).toMatch(new RegExp(`^test/handlers/${NAME}-c\\d+-\\w{6}\\.test\\.ts$`));
       expect(readFileSync(resolve(named), 'utf8')).toContain("fixture('MessageReceived'");
     } finally {
       rmSync(resolve(named));

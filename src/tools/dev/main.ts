@@ -2,7 +2,7 @@
 // saved handler is loaded within a second. A file that cannot be loaded is reported, and the other handlers keep running.
 import '../../base/node/checked.js';
 import { spawn } from 'node:child_process';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -41,7 +41,7 @@ let store: Store | undefined;
 const isNew = !existsSync(storeFile);
 /** Beside a store that `npm run dev` has made, and may clear. */
 const mark = `${storeFile}-dev`;
-if (!isNew && !existsSync(mark)) refuse(`${given.store} was not made by npm run dev: name another file with --store`);
+if (!isNew && !isMarked()) refuse(`${given.store} was not made by npm run dev: name another file with --store`);
 if (!isNew) openStore();
 const newest = store ? (await store.read.status(store.now())).newestCursor : null;
 const source = live
@@ -68,6 +68,7 @@ const page = await createDevPage(PORTS.page, actions);
 let main: MainProcess | undefined;
 let greeted = false;
 let stopping = false;
+let starting = Promise.resolve();
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(EXIT.done));
 watchFiles([config.handlersDir], [EVENTS], saved);
@@ -118,7 +119,7 @@ function take(line: string): void {
 function greet(): void {
   shown.kit = 'up';
   shown.faults = [];
-  writeFileSync(mark, '');
+  copyFileSync(`${storeFile}-id`, mark);
   openStore();
   if (greeted) return print('the kit has started again');
   greeted = true;
@@ -158,9 +159,14 @@ async function clear(): Promise<void> {
   });
 }
 
-/** Stops the kit and starts it again. */
-async function startAgain(meanwhile: () => void): Promise<void> {
-  if (stopping || ended.signal.aborted) return;
+/** Stops the kit and starts it again, one call after another. */
+function startAgain(meanwhile: () => void): Promise<void> {
+  starting = starting.then(() => stopAndStart(meanwhile));
+  return starting;
+}
+
+async function stopAndStart(meanwhile: () => void): Promise<void> {
+  if (ended.signal.aborted) return;
   stopping = true;
   shown.kit = 'starting';
   await kit.stop(END_MS);
@@ -169,6 +175,12 @@ async function startAgain(meanwhile: () => void): Promise<void> {
   meanwhile();
   stopping = false;
   startKit();
+}
+
+/** The mark holds the identity of the store that was made, so that no other store at its place is taken for it. */
+function isMarked(): boolean {
+  const [made, present] = [mark, `${storeFile}-id`].map((file) => (existsSync(file) ? readFileSync(file, 'utf8') : ''));
+  return made !== '' && made === present;
 }
 
 function openBrowser(url: string): void {

@@ -169,14 +169,21 @@ test('--env writes what the receiver needs into .env, and leaves what a person h
   const first = startIn(folder, '--url', url, '--env');
   await until(() => expect(first.output()).toMatch(/written to \.env: API_BASE_URL, API_KEY, WEBHOOK_SECRET/));
   expect(read()).toMatch(
-    /^# mine\nLOG_LEVEL=debug\nAPI_BASE_URL=http:\S+\/v1\nAPI_KEY=svc_test_\w+\nWEBHOOK_SECRET=whsec_\w+\n$/,
+    /^# mine\nLOG_LEVEL=debug\n# Of the simulated service.*\nAPI_BASE_URL=http:\S+\/v1\nAPI_KEY=svc_test_\w+\nWEBHOOK_SECRET=whsec_\w+\n$/,
   );
   first.child.kill('SIGKILL');
   await first.ended;
 
-  const mine = 'API_KEY=svc_live_mine\n';
+  const again = startIn(folder, '--new', '--url', url, '--env');
+  await until(() => expect(again.output()).toMatch(/written to \.env/));
+  expect(read().match(/API_KEY=/g)).toHaveLength(1);
+  again.child.kill('SIGKILL');
+  await again.ended;
+
+  // Shaped like a key of the simulator, but a person's.
+  const mine = `API_KEY=svc_test_${'a'.repeat(32)}\n`;
   writeFileSync(join(folder, '.env'), mine);
   const second = startIn(folder, '--new', '--env');
-  await until(() => expect(second.output()).toMatch(/\.env was not written: it sets API_KEY to something/));
+  await until(() => expect(second.output()).toMatch(/\.env was not written: it sets API_KEY\. Take that out/));
   expect(read()).toBe(mine);
 });

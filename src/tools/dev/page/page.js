@@ -112,8 +112,16 @@ function drawHead() {
     byId('faults').replaceChildren(...faults.map((fault) => el('p', {}, fault)));
 }
 
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function place() {
-  const hash = decodeURIComponent(location.hash.slice(1));
+  const hash = decoded(location.hash.slice(1));
   if (hash === 'send' || hash.startsWith('send/')) return { form: hash.slice(5) || 'MessageReceived' };
   if (hash.startsWith('edit/')) return { edit: hash.slice(5), key: hash.slice(5) };
   return { key: hash && hash !== 'open' ? hash : undefined };

@@ -1,5 +1,6 @@
 // Writes a test of one handler on one stored event, and runs it.
 import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, extname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -31,9 +32,11 @@ export interface TestOf {
 export async function saveTest({ handler, handlersDir, key, type, fixture, state }: TestOf): Promise<SavedTest> {
   const source = fileOf(handler, handlersDir);
   if (!source) throw new Error(`no file in ${handlersDir} is the handler ${handler}: is it still there?`);
+  if (!fixture.startsWith('fixture(')) throw new Error(`no test is written, because the body has ${fixture}`);
   const end = state === 'skipped' ? 'skipped' : 'done';
   const serves = /\bservice\b/.test(readFileSync(source, 'utf8'));
-  const file = join(TESTS, `${handler}-${key.replaceAll(/[^\w]+/g, '').slice(0, 60)}.test.ts`);
+  const digest = createHash('sha256').update(key).digest('hex').slice(0, 6);
+  const file = join(TESTS, `${handler}-${key.replaceAll(/[^\w]+/g, '').slice(0, 40)}-${digest}.test.ts`);
   const from = relative(dirname(file), source).replaceAll('\\', '/');
   if (!existsSync(file)) {
     mkdirSync(TESTS, { recursive: true });

@@ -13,7 +13,8 @@ import { freePort } from '../../sandbox.ts';
 import type { Actions } from './actions.ts';
 
 const FILES = { '/': ['index.html', 'html'], '/page.js': ['page.js', 'js'], '/page.css': ['page.css', 'css'] } as const;
-const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:";
+const CSP =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 /** Milliseconds between two signs of change: the page asks for all of its content again. */
 const CHANGES_MS = 150;
 const NAMES = /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/;
