@@ -73,7 +73,7 @@ test.each([[[]], [['--json']], [['ReactionReceived', '--schema']], [['ReactionRe
 test('a type of which nothing is stored, or none at all for a definition, is refused', async () => {
   for (const args of [['Reaction'], ['MessageSent', '--schema'], ['MessageSent', '--json']]) {
     const { code, out } = await types(...args);
-    expect({ code, out }).toEqual({ code: 1, out: expect.stringMatching(/^no readable event of \w+ is stored: /) });
+    expect({ code, out }).toEqual({ code: 1, out: expect.stringMatching(/^no readable event of \w+ is stored; /) });
   }
   expect((await types('--schema')).code).toBe(2);
   expect((await types('a', 'b')).code).toBe(2);

@@ -130,7 +130,14 @@ describe.skipIf(!CHROMIUM)('the page of npm run dev', () => {
     kit = await startDev({ [`${NAME}.ts`]: FIXED });
     const page = await open();
     await card(page, 'done').getByRole('button', { name: 'Save as test' }).click();
-    await page.getByText('The test passes:').waitFor({ timeout: 60_000 });
+    const result = card(page, 'done').locator('[role=status]');
+    await result.locator('pre').waitFor({ timeout: 120_000 });
+    expect(await result.innerText()).toContain('The test passes:');
+    // The event is drawn again, and the result stays.
+    await page.getByRole('button', { name: 'Resend', exact: true }).click();
+    await page.locator('#rows a', { hasText: 'came 2×' }).waitFor();
+    await page.locator('#open dd', { hasText: '1×' }).waitFor();
+    expect(await result.innerText()).toContain('The test passes:');
     const named = await card(page, 'done').locator('[role=status] code').innerText();
     try {
       expect(named).toMatch(new RegExp(`^test/handlers/${NAME}-c\\d+-\\w{6}\\.test\\.ts$`));

@@ -8,6 +8,7 @@ const CONTRADICTED =
   'A later delivery had this id or cursor and other data. It counts as a duplicate and is recorded; these data stay.';
 const WAITS = 'It waits for an earlier event of its lane that failed, or for its time.';
 let state;
+const results = new Map();
 /** What the open part was drawn from. It is drawn again only if that changes, so that no input is lost. */
 let drawn = '';
 
@@ -134,7 +135,12 @@ function drawOpen() {
   if (from === drawn || (at.edit && drawn.startsWith(`["${at.edit}"`))) return;
   drawn = from;
   const back = el('p', { class: 'back' }, el('a', { href: '#' }, 'All events'));
-  byId('open').replaceChildren(back, ...(at.form ? sendForm(at.form) : at.edit ? editForm() : detail()));
+  const open = byId('open');
+  const unfolded = open.querySelector('details')?.open;
+  const focused = open.contains(document.activeElement) ? document.activeElement.textContent : '';
+  open.replaceChildren(back, ...(at.form ? sendForm(at.form) : at.edit ? editForm() : detail()));
+  if (unfolded) open.querySelector('details')?.setAttribute('open', '');
+  if (focused) [...open.querySelectorAll('a, button, summary')].find((one) => one.textContent === focused)?.focus();
 }
 
 function detail() {
@@ -195,9 +201,16 @@ function detail() {
   ];
 }
 
+/** Where the result of a saved test stands. It stays when the event is drawn again. */
+function resultOf(name) {
+  const result = results.get(name) ?? el('div', { role: 'status' });
+  results.set(name, result);
+  return result;
+}
+
 function taskCard(task) {
   const failed = ['failed', 'dead'].includes(stateOf(task));
-  const result = el('div', { role: 'status' });
+  const result = resultOf(`${state.open.key} ${task.handler}`);
   const save = async () => {
     result.replaceChildren(el('p', {}, 'The test runs …'));
     try {
