@@ -1,5 +1,5 @@
-// A memory budget that bodies share. It counts the bytes that have arrived. When they exceed it, the bodies of the
-// largest expected size that have taken the longest are dropped. A sender's address is no reason: behind a proxy all have the same one.
+// A memory budget that bodies share, by the bytes that have arrived. Beyond it, the largest that have taken the longest are
+// dropped. A sender's address is no reason: behind a proxy all have the same one.
 
 /** A younger body counts as this old, because the bodies of strangers who begin again and again are always young. */
 const YOUNG_MS = 1_000;

@@ -3,7 +3,7 @@ import type { Found } from '../../../admin/timeline.ts';
 import type { Store } from '../../../store/store.ts';
 import type { Endpoint } from '../deliver.ts';
 import type { Source } from '../source.ts';
-import type { Record as Said } from './record.ts';
+import type { EventLog } from './record.ts';
 import type { EventTypes } from './types.ts';
 
 /** The session of examples. */
@@ -28,7 +28,7 @@ export interface DevContext {
   store: () => Store | undefined;
   shown: Shown;
   types: EventTypes;
-  record: Said;
+  record: EventLog;
   /** Empties the store and starts the kit again. */
   clear: () => Promise<void>;
   changed: () => void;

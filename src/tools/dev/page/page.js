@@ -101,15 +101,15 @@ function drawHead() {
   const { live, kit, traffic, chaos, ops, faults, notice, handlers, handlersDir } = state;
   const account = live ? 'your account: events and people are real' : 'a simulated account';
   const kits = kit === 'up' ? '' : kit === 'down' ? ', the kit has ended' : ', the kit is starting';
-  const named = handlers.length > 0 ? `, handlers: ${handlers.join(', ')}` : ` , handlers in ${handlersDir}`;
-  byId('source').textContent = `${account}${kits}${named}${notice ? `. ${notice}` : ''}`.replace(' ,', ',');
+  const named = handlers.length > 0 ? `handlers: ${handlers.join(', ')}` : `handlers in ${handlersDir}`;
+  byId('source').textContent = `${account}${kits}, ${named}${notice ? `. ${notice}` : ''}`;
   byId('simulated').hidden = live;
   byId('recent').hidden = !live;
   byId('traffic').checked = traffic;
   byId('chaos').checked = chaos;
   byId('ops').href = ops;
-  const words = faults.join('\n');
-  if (byId('faults').textContent !== words)
+  // Drawn again only if they change, because screen readers read an alert aloud each time.
+  if (byId('faults').textContent !== faults.join(''))
     byId('faults').replaceChildren(...faults.map((fault) => el('p', {}, fault)));
 }
 

@@ -19,7 +19,7 @@ const EVENTS = 500;
 const LINES = 200;
 const COMMON = new Set(['level', 'time', 'process', 'handler', 'key', 'msg']);
 
-export type Record = ReturnType<typeof createRecord>;
+export type EventLog = ReturnType<typeof createRecord>;
 
 export function createRecord(folder: string) {
   const byKey = new Map<string, Said[]>();

@@ -5,7 +5,7 @@ import { iso } from '../../../base/clock.ts';
 import { timelineOf } from '../../../admin/timeline.ts';
 import type { ShownEvent, ShownTask } from '../../../store/read.ts';
 import type { Store } from '../../../store/store.ts';
-import { withoutPlace, type Record as Said } from './record.ts';
+import { withoutPlace, type EventLog } from './record.ts';
 import type { EventTypes } from './types.ts';
 
 const ROWS = 100;
@@ -47,7 +47,7 @@ function summaryOf(types: EventTypes, type: string, data: JsonObject | null): Su
   };
 }
 
-export function createView(types: EventTypes, record: Said) {
+export function createView(types: EventTypes, record: EventLog) {
   const summary = createSummaries(types);
 
   return {
