@@ -23,7 +23,7 @@ export interface FollowerOptions extends Pick<ReconcilerOptions, 'store' | 'cloc
   fresh: () => boolean;
   /** When the forward pass last ended. Default: never. */
   ended?: () => Ended | null;
-  /** For tests: the first wait before a new connection, in milliseconds. */
+  /** For tests: the first wait before a new connection, in milliseconds. Default: 1,000. */
   firstWaitMs?: number;
 }
 
@@ -39,7 +39,7 @@ const RESTRICTED =
 
 // oxlint-disable-next-line max-lines-per-function -- one connection: its items, its news and its errors share state
 export function createFollower(options: FollowerOptions): Follower {
-  const { store, clock, log, types, onEvents, onHole, fresh, ended = () => null } = options;
+  const { store, clock, log, types, onEvents, onHole, fresh, ended = () => null, firstWaitMs = 1_000 } = options;
   const continuity = createContinuity(clock, ended);
   let state: StreamState = { state: 'off', since: null, reason: null };
   let product = true;
@@ -51,7 +51,7 @@ export function createFollower(options: FollowerOptions): Follower {
     product = true;
     while (!signal.aborted) {
       try {
-        const { baseUrl, apiKey, fetch, firstWaitMs } = options;
+        const { baseUrl, apiKey, fetch } = options;
         const onNews = (news: StreamNews): void => void hear(news);
         const stream = readStream({ baseUrl, apiKey, fetch, firstWaitMs, after, product, signal, onNews });
         for await (const items of stream) after = await take(items, signal);
@@ -69,7 +69,7 @@ export function createFollower(options: FollowerOptions): Follower {
           onHole();
           // If the service refuses repeatedly, the pauses keep the number of opens within its limit (contract 8).
           if (refusals++ > 0)
-            await sleep(Math.min(30_000, 1_000 * 2 ** refusals), undefined, { signal }).catch(() => {});
+            await sleep(Math.min(30_000, firstWaitMs * 2 ** refusals), undefined, { signal }).catch(() => {});
         } else if (product && code !== 'UNAUTHENTICATED' && code !== 'NOT_FOUND' && reason !== 'API_KEY_IP_FORBIDDEN') {
           // A key that is restricted to some numbers may not ask for campaign and warm-up events (contract 4.4).
           product = false;
