@@ -6,11 +6,22 @@ export interface AdminStore {
   /** Ids of matching dead, skipped and waiting tasks in cursor order, so that changes in steps keep the lane order. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
   /**
-   * Dead, skipped or waiting tasks run again with a new budget of attempts, in their lane's order. Returns how many.
+   * Dead, skipped or waiting tasks run again with a new budget of attempts, in their lane's order. With `done`, done
+   * tasks run again instead, if their event still has its body. Returns how many.
    */
-  retry(ids: number[], now: number): Promise<number>;
+  retry(ids: number[], now: number, done?: boolean): Promise<number>;
   /** Waiting and dead tasks become skipped. Returns how many. */
   discard(ids: number[], reason: string, now: number): Promise<number>;
+  /**
+   * Stops claiming tasks of the handler, or of every handler (null), until `resume`. Running attempts end, and tasks
+   * wait in order. A handler that is paused already keeps its time.
+   */
+  pause(handler: string | null, reason: string | null, now: number): Promise<void>;
+  /**
+   * Ends the pause of the handler, or every pause (null). While all are paused, resuming one leaves the others that the
+   * store knows paused. False: nothing was paused.
+   */
+  resume(handler: string | null): Promise<boolean>;
   /** False: no gap with this id is open. */
   closeGap(id: number, by: string, now: number): Promise<boolean>;
   /** Requests a rerun: the handler gets the events of the range again, as tasks that `run` makes. Returns its id. */

@@ -6,6 +6,10 @@ import type {
   DeadGroup,
   EventFilter,
   Gap,
+  HandlerDetail,
+  HandlerFigures,
+  ListedEvent,
+  Offers,
   Point,
   Quarantined,
   Range,
@@ -27,7 +31,7 @@ export * from './shown.ts';
 export interface ReadStore {
   status(now: number): Promise<Status>;
   /** Newest first. `next` is the `before` of the next page; null at the end. */
-  events(filter: EventFilter, now: number): Promise<{ events: ShownEvent[]; next: number | null }>;
+  events(filter: EventFilter, now: number): Promise<{ events: ListedEvent[]; next: number | null }>;
   /** Finds one event by key, id or cursor. */
   event(
     name: string,
@@ -69,12 +73,16 @@ export interface ReadStore {
   /** One quarantined row, with its bytes as received. */
   quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
   /** The lanes with the most waiting tasks, among the first thousand lanes with any. */
-  waitingLanes(limit: number): Promise<WaitingLane[]>;
+  waitingLanes(limit: number, handler?: string): Promise<WaitingLane[]>;
   gaps(): Promise<Gap[]>;
   /** Newest week first. */
   arrivals(): Promise<Arrivals[]>;
   counters(): Promise<Record<string, number>>;
-  handlers(): Promise<{ name: string; loaded: boolean }[]>;
+  /** All handlers that the store knows, by name. */
+  handlers(now: number): Promise<HandlerFigures[]>;
+  /** Undefined: the store does not know this handler. */
+  handler(name: string, now: number): Promise<HandlerDetail | undefined>;
+  offers(): Promise<Offers>;
   /** The events between two cursors or times of receipt whose tasks were made. A cursor `to` is included. */
   range(from: Point, to: Point | null): Promise<Range>;
   /** Counts the events that a rerun would process, one page at a time. */

@@ -65,12 +65,15 @@ export interface EventFilter {
 
 export interface TaskFilter {
   ids?: number[] | undefined;
+  /** `done` needs `ids`: a done task runs again only if somebody names it. */
   state?: ShownState | undefined;
   handler?: string | undefined;
   /** Dead letters of this group: DeadGroup.id. */
   group?: number | undefined;
   /** Only tasks that have not changed after this time, Unix milliseconds. */
   changedBy?: number | undefined;
+  /** Only tasks of events received before this time, Unix milliseconds. */
+  receivedBefore?: number | undefined;
   before?: number | undefined;
   limit?: number | undefined;
 }
@@ -79,6 +82,47 @@ export interface ShownEvent extends Omit<StoredEvent, 'text'> {
   copies: number;
   flags: string;
   bytes: number | null;
+}
+
+/** An event of a list, with the state of each of its tasks. */
+export interface ListedEvent extends ShownEvent {
+  outcomes: { handler: string; state: ShownState }[];
+}
+
+/** A brake on handlers. `all`: it stops every handler, also those that are loaded later. */
+export interface Pause {
+  /** ISO 8601. */
+  since: string;
+  reason: string | null;
+  all: boolean;
+}
+
+export interface HandlerFigures {
+  name: string;
+  /** False: no file of this name is loaded. */
+  loaded: boolean;
+  paused: Pause | null;
+  /** Tasks that have not ended: held, ready or running. */
+  waiting: number;
+  /** Since its oldest waiting event was received. Null: no task waits, or more than 10,000 older ones of others do. */
+  oldestSeconds: number | null;
+  dead: number;
+}
+
+/** What one handler is busy with. Each list looks at the newest tasks, or at the first lanes, up to a bound. */
+export interface HandlerDetail {
+  /** Waiting tasks whose last attempt failed, by error pattern, most first. */
+  failing: { pattern: string; tasks: number; key: string; error: string }[];
+  /** The ended tasks whose last attempt took longest. */
+  slowest: { task: number; key: string; state: ShownState; tookMs: number; at: string }[];
+  lanes: WaitingLane[];
+}
+
+/** Values that filters offer: of the newest events. */
+export interface Offers {
+  types: string[];
+  sessions: string[];
+  handlers: string[];
 }
 
 export interface ShownTask {
@@ -206,6 +250,26 @@ export interface Sample {
   handled: number;
   /** Answers in each latency bucket, in the order of `ACK_LE_MS`. */
   acks: number[];
+  /** Attempts that ended a task as done or skipped, and attempts that failed. Absent in samples of an older kit. */
+  succeeded?: number;
+  failed?: number;
+  /** Tasks that have not ended, and events without tasks yet. */
+  waiting?: number;
+  /** Age of the oldest ready task, seconds. Null: none. */
+  oldestSeconds?: number | null;
+  /** The number of the last start of `run`. It grows with each restart. */
+  boot?: number;
+  /** The names of the alarms that were raised. */
+  alarms?: string[];
+  handlers?: Record<string, HandlerSample>;
+}
+
+/** The counters of one handler. They only grow. */
+export interface HandlerSample {
+  succeeded: number;
+  failed: number;
+  /** Attempts in each latency bucket, in the order of `ACK_LE_MS`. */
+  took: number[];
 }
 
 /** The maximum of contradictions shown for one event. */

@@ -41,6 +41,8 @@ export type Counter =
   | `ack.${string}`
   /** Outcomes of attempts, by handler, except those that a stop or the crash of a shared process interrupted. */
   | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
+  /** How long attempts of each handler took, in milliseconds: their number by bucket, and their sum. */
+  | `took.${string}`
   | `refused.${string}`
   /** Wrong tokens at the ops port. */
   | `wrong_tokens.${'form' | 'bearer'}`;
@@ -79,6 +81,8 @@ export interface KeptState {
   blind: string[] | null;
   /** Counters of the last minutes. */
   snapshots: { at: number; counters: Record<string, number> }[] | null;
+  /** Paused handlers by name; `*`: all. `at`: Unix milliseconds. */
+  paused: Record<string, { at: number; reason: string | null }>;
   /** The last crashes, newest first. The main process writes them. */
   crashes: Crash[];
   /** The result of `npx kit verify`. */
@@ -155,6 +159,7 @@ export interface StateStore {
 const DEFAULTS: Partial<KeptState> = {
   replay_runs: [],
   crashes: [],
+  paused: {},
   compared: 0,
   reconcile_asked: 0,
   refusals: {},
