@@ -41,7 +41,7 @@ export default command;
 
 async function showTasks(select: (now: number) => TaskFilter, json: boolean): Promise<number> {
   const { page, handlers } = await withStore(async (store) => ({
-    page: await firstPage(store, filter),
+    page: await firstPage(store, select(store.now())),
     handlers: await store.read.handlers(store.now()),
   }));
   if (json) {
