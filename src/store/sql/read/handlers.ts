@@ -23,10 +23,10 @@ export function createHandlerReads(
       coalesce((select value from counters where name = 'waiting.' || h.name), 0) as waiting,
       cast(coalesce((select sum(dead) from dead_groups where handler = h.id), 0) as bigint) as dead
     from handlers h order by h.name`);
-  const oldestOf = (some: string) =>
+  const oldestOf = (waiting: string) =>
     session.statement<{ name: string; at: number }>(`
-    select h.name, e.received_at as at from (select min(id) as id from (${some}) some group by handler) first
-      join tasks t on t.id = first.id join events e on e.seq = t.event join handlers h on h.id = t.handler`);
+    select h.name, e.received_at as at from (select min(id) as id from (${waiting}) listed group by handler) oldest
+      join tasks t on t.id = oldest.id join events e on e.seq = t.event join handlers h on h.id = t.handler`);
   // A long backlog costs no more than a short one, because only its beginning is read.
   const oldest = {
     few: oldestOf(
