@@ -54,7 +54,7 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
       const { claims: taken, aside } = claiming.take(await lanes.heads(wants, now));
       await lanes.setAside(aside);
       for (const group of groupsOf(taken))
-        claims.push(...(await claimAll(group, { now, boot, watermark: lanes.core.watermark() })));
+        claims.push(...(await claimAll(group, { now, boot, watermark: lanes.core.strictOrder.watermark() })));
     }
     const times = await Promise.all(
       handlers.flatMap((handler) => [nextAlone.get(handler), nextAloneOfReruns.get(handler)]),
