@@ -193,9 +193,7 @@ export function createLaneCore() {
           return due;
         },
       });
-      const reruns = (room.reruns ?? room.room) - shared.reruns;
-      const lengths = chainLengths(shared.picks, { room: room.room, chains, left: shared.left, reruns });
-      chosen = { picks: shared.picks, lengths };
+      chosen = { picks: shared.picks, lengths: chainLengths(shared, room.room, chains) };
       return [...chosen.lengths].flatMap(([lane, most]) => nextTasks.wantOf(lane, most) ?? []);
     },
     /** Phase two: who runs, now that the store has read the lanes. */
