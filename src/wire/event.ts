@@ -136,16 +136,12 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
 /** The lane that an event belongs to by default: its conversation if the type has one, else its session. */
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
   const conversation = orUndefined(() => typeOf(type)?.conversation?.(data));
-  if (typeof conversation !== 'string') return sessionOf(sessionId);
+  if (typeof conversation !== 'string') return sessionId ?? '';
   return laneNamed(`${sessionId ?? ''}/${conversation}`);
 }
 
 /** Without what a store changes, lone surrogates and NULs; short, because a sender can make an address of any length. */
 export const laneNamed = (name: string): string => name.slice(0, 500).toWellFormed().replaceAll('\0', '\uFFFD');
-
-export function sessionOf(sessionId: string | null): string {
-  return sessionId ?? '';
-}
 
 /** Session and time, as src/events.ts reads them from the data. If a function there throws, the value is null. */
 export function factsOf(type: string, data: JsonObject): { sessionId: string | null; createdAt: number | null } {
