@@ -1,5 +1,6 @@
 // Parses bytes into an event, or into the reason why they are unreadable. Every origin is parsed alike, so that an
 // event does not depend on how it arrived (contract 2.13, 6.1, 6.3).
+import { LATEST_MS } from '../base/clock.ts';
 import { typeOf } from './event-map.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
 import { isObject, orUndefined, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
@@ -60,8 +61,6 @@ const BOM = '\uFEFF';
 
 /** Maximum number of characters of a time that is written as text. */
 const LONGEST_TIME = 64;
-/** The latest time that a Date can hold. */
-const LATEST_MS = 8.64e15;
 
 /** Reads a webhook body whose signature is valid. Only the body is signed, so headers are ignored. */
 export function readDelivery(body: Uint8Array): Reading {
