@@ -9,11 +9,7 @@ import { toWaiting, WAITING, type WaitingRow } from './waiting.ts';
 
 const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
 
-interface ClaimedBy {
-  now: number;
-  boot: number;
-  watermark: bigint;
-}
+type ClaimedBy = Pick<Turn, 'now' | 'boot'> & { watermark: bigint };
 
 export interface Claimers {
   lanes: Lanes;
