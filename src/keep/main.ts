@@ -68,7 +68,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   const loops: Pick<Loop, 'stop'>[] = [];
   void leading.promise.then(() =>
     loops.push(
-      startLoop(createCheckpointer(store).step, recover),
+      startLoop(createCheckpointer(store), recover),
       startLoop(() => pruner.step(), recover),
       startLoop(async () => {
         await store.read.sample(clock.now());
