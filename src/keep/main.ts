@@ -30,7 +30,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   const clock = clockOf(store);
   const recover = createRecovery(log, systemClock, 50);
 
-  const pruner = createPruner({
+  const prune = createPruner({
     store,
     clock,
     retentionDays: config.RETENTION_DAYS,
@@ -69,7 +69,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   void leading.promise.then(() =>
     loops.push(
       startLoop(createCheckpointer(store), recover),
-      startLoop(() => pruner.step(), recover),
+      startLoop(prune, recover),
       startLoop(async () => {
         await store.read.sample(clock.now());
         return SAMPLE_MS - (clock.now() % SAMPLE_MS);

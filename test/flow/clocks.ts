@@ -253,8 +253,8 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     },
     async prune(days) {
       await look();
-      const pruner = createPruner({ store: reader(), clock, retentionDays: days, payloadDays: days });
-      while ((await pruner.step()) < 60 * SECOND);
+      const prune = createPruner({ store: reader(), clock, retentionDays: days, payloadDays: days });
+      while ((await prune()) < 60 * SECOND);
     },
     async verify() {
       if (!keyed) return;
