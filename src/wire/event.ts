@@ -1,9 +1,10 @@
 // Parses bytes into an event, or into the reason why they are unreadable. Every origin is parsed alike, so that an
 // event does not depend on how it arrived (contract 2.13, 6.1, 6.3).
 import { LATEST_MS } from '../base/clock.ts';
+import { orUndefined } from '../base/errors.ts';
 import { typeOf } from './event-map.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
-import { isObject, orUndefined, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
+import { isObject, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
 
 export type Origin = 'webhook' | 'replay' | 'stream' | 'kit';
 

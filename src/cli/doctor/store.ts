@@ -10,6 +10,7 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { orUndefined } from '../../base/errors.ts';
 import { startOf } from '../../base/process-start.ts';
 import { networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/processes.ts';
@@ -32,7 +33,7 @@ export const folder: Check = {
     const at = dirname(storePath);
     if (!existsSync(at)) return misconfigured(`${at} does not exist`, 'start the receiver once, or fix DATABASE_URL');
     const files = [at, storePath, `${storePath}-wal`, `${storePath}-shm`].filter((path) => existsSync(path));
-    const closed = files.find((path) => orNone(() => accessSync(path, constants.W_OK) ?? true) === undefined);
+    const closed = files.find((path) => orUndefined(() => accessSync(path, constants.W_OK) ?? true) === undefined);
     if (closed)
       return misconfigured(`${closed} is not writable for this user`, 'give it to the user that runs the kit');
     const network = networkOf(at);
@@ -113,8 +114,8 @@ function warningOf({ name, detail }: Alarm): Finding {
 /** Finds a process that still has the replaced or deleted file open. Until it ends, the new file must not be opened. */
 function strayOf(path: string, suffix: '' | '-wal'): string | undefined {
   const real = join(realpathSync(dirname(path)), basename(path)) + suffix;
-  return orNone(() => readdirSync('/proc'))?.find((pid) => {
-    const links = fdsOf(pid).map((fd) => orNone(() => readlinkSync(fd)));
+  return orUndefined(() => readdirSync('/proc'))?.find((pid) => {
+    const links = fdsOf(pid).map((fd) => orUndefined(() => readlinkSync(fd)));
     return links.includes(`${real} (deleted)`) && !links.includes(real);
   });
 }
@@ -127,21 +128,12 @@ function judgeOpen(path: string, receiver: Process | undefined): Finding {
   const fds = fdsOf(String(pid));
   if (fds.length === 0) return skipped(`what process ${pid} has open is not visible to this user`);
   const { ino, dev } = statSync(path);
-  const open = fds.map((fd) => orNone(() => statSync(fd)));
+  const open = fds.map((fd) => orUndefined(() => statSync(fd)));
   return open.some((one) => one?.ino === ino && one.dev === dev)
     ? ok(`process ${pid}, which receives, has this very file open`)
     : fault(`process ${pid}, which receives, has another file open`, 'start the kit again: its store was replaced');
 }
 
 function fdsOf(pid: string): string[] {
-  return orNone(() => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`)) ?? [];
-}
-
-/** Undefined if the file is gone, or if the file system refuses. */
-function orNone<Result>(look: () => Result): Result | undefined {
-  try {
-    return look();
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`)) ?? [];
 }
