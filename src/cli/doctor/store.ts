@@ -1,18 +1,10 @@
 // Checks of the store: its folder, its file, its free space, and whether the running receiver has the same file open.
-import {
-  accessSync,
-  constants,
-  existsSync,
-  readdirSync,
-  readlinkSync,
-  realpathSync,
-  statfsSync,
-  statSync,
-} from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { orUndefined } from '../../base/errors.ts';
 import { startOf } from '../../base/process-start.ts';
-import { networkOf } from '../../store/sqlite/folder.ts';
+import { sizeOf } from '../../store/sqlite/file-identity.ts';
+import { freeBytesOf, networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/processes.ts';
 import type { Alarm } from '../../store/read.ts';
 import { readiness, withStore } from '../lib/store.ts';
@@ -38,8 +30,7 @@ export const folder: Check = {
       return misconfigured(`${closed} is not writable for this user`, 'give it to the user that runs the kit');
     const network = networkOf(at);
     if (network) return misconfigured(`${at} is on ${network}`, 'SQLite needs a local disk: set DATABASE_URL to one');
-    const { bavail, bsize } = statfsSync(at);
-    const free = bavail * bsize;
+    const free = freeBytesOf(storePath);
     const room = `${Math.round(free / MB)} MB are free on its disk`;
     const remedy = 'free space, or keep less: RETENTION_DAYS, PAYLOAD_RETENTION_DAYS';
     if (free < LEAST_FREE.fault) return fault(room, remedy);
@@ -76,7 +67,7 @@ export const file: Check = {
       await store.state.note({});
       return (await store.processes.list()).find(({ role }) => role === 'receive');
     }, config);
-    const log = statSync(`${storePath}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+    const log = sizeOf(`${storePath}-wal`);
     const size = `its log has ${(log / MB).toFixed(1)} MB`;
     return [
       ok(`${storePath}: of this kit and version, synchronous FULL, ${size}`),
