@@ -14,7 +14,7 @@ import { createBudget } from '../../src/service/budget.ts';
 import { createService } from '../../src/service/service.ts';
 import { createRandom } from '../../src/tools/random.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import { askToVerify } from '../../src/admin/range.ts';
+import { verifyFrom } from '../../src/admin/range.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery } from '../../src/wire/event.ts';
@@ -260,7 +260,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
       if (!keyed) return;
       const asked = clock.now();
       const from = history[0]?.cursor ?? ('0' as Cursor);
-      await askToVerify(reader(), from, asked);
+      await verifyFrom(reader(), from, asked);
       for (let seconds = 0; (await reader().state.get('verify'))?.state === 'running'; seconds++) {
         if (seconds > 600) throw new Error('verify does not end');
         await second();
