@@ -90,15 +90,14 @@ export interface Message extends EventSourceMessage {
 export async function* messagesOf(
   bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   what: string,
-  longest = LONGEST,
 ): AsyncGenerator<Message[], void, void> {
   const messages: Message[] = [];
   const parser = createParser({
-    maxBufferSize: longest,
+    maxBufferSize: LONGEST,
     onEvent: (message) => messages.push(decoded(message)),
     onError({ type }) {
       if (type !== 'max-buffer-size-exceeded') return;
-      throw new ServiceError({ code: 'unreadable', message: `${what}: an event has more than ${longest} bytes` });
+      throw new ServiceError({ code: 'unreadable', message: `${what}: an event has more than ${LONGEST} bytes` });
     },
   });
   for await (const chunk of bytes) {
