@@ -17,6 +17,7 @@ import { overview, RANGES, samplesOf, type Range } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
 import { selectedScreen } from './selected.ts';
 import { quarantined, refused, reread } from './refused.ts';
+import { runbookScreen } from './runbook.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
 import type { Html } from './shell/html.ts';
 import { count } from './shell/parts.ts';
@@ -36,6 +37,7 @@ export function addPages(context: OpsContext): Frame['lost'] {
   addDeadLetters(frame, context);
   addReconciliation(frame, context);
   addRefused(frame, context);
+  frame.screen('/runbook', 'Runbook', async () => runbookScreen());
   return frame.lost;
 }
 
@@ -63,7 +65,8 @@ function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, con
     const found = [];
     for (const key of keys) found.push((await reads.event(key, now))?.tasks ?? []);
     const action = form.get('action') === 'discard' ? 'discard' : 'retry';
-    const to = form.get('to') ?? '/events';
+    const from = form.get('to') ?? '';
+    const to = from.startsWith('/events') ? from : '/events';
     return selectedScreen({ action, events: keys.length, tasks: found.flat(), to, now, concurrency });
   });
   download('/events.ndjson', (ctx, bodies) => {

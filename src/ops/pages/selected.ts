@@ -37,7 +37,8 @@ export function selectedScreen({ action: what, events, tasks, to, now, concurren
     action(
       '/dead-letters/retry',
       button,
-      html`${rows(some, checked)} ${retryWords(some.length, concurrency)} ${ids} ${more}`,
+      html`${rows(checked.includes('done') ? 'Done tasks by handler' : 'Tasks by handler', some, checked)}
+      ${retryWords(some.length, concurrency)} ${ids} ${more}`,
     );
   return html`<div data-still>
     <p>
@@ -52,7 +53,7 @@ export function selectedScreen({ action: what, events, tasks, to, now, concurren
           : action(
               '/dead-letters/discard',
               'Discard these for good',
-              html`${rows(open, chosen)} ${discardWords(open.length)} ${ids} ${reason('reason')}`,
+              html`${rows('Tasks by handler', open, chosen)} ${discardWords(open.length)} ${ids} ${reason('reason')}`,
               'bad',
             )
     }
@@ -67,10 +68,10 @@ export function selectedScreen({ action: what, events, tasks, to, now, concurren
 }
 
 /** A row with a checkbox for each handler and state. */
-function rows(tasks: ShownTask[], checked: string[]): Html {
+function rows(caption: string, tasks: ShownTask[], checked: string[]): Html {
   const groups = Map.groupBy(tasks, ({ handler, state }) => `${state} ${handler}`);
   return table(
-    'Tasks by handler',
+    caption,
     ['', 'handler', 'state', '#tasks'],
     [...groups.values()].flatMap((some) => {
       const [{ handler, state } = { handler: '', state: '' }] = some;
