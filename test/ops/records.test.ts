@@ -103,7 +103,9 @@ describe('selected events', () => {
   test('the questions before dead letters are changed say how many, how fast, and what can repeat', async () => {
     await kill(3);
     const text = (await ops.get('/dead-letters', CHANGE)).text.replaceAll(/\s+/g, ' ');
-    expect(text).toContain('At most 3 tasks become due, in steps of 500. Handlers run 32 at once at most');
+    expect(text).toContain(
+      'At most 3 tasks become due, in steps of 500; those that change meanwhile stay. Handlers run 32 at once at most',
+    );
     expect(text).toContain('Calls to other systems can repeat');
     expect(text).toContain('At most 3 tasks become skipped');
   });

@@ -58,8 +58,10 @@ describe.skipIf(!CHROMIUM)('the events in a browser', () => {
       await page.check('[aria-label="Select c:1"]');
       await page.click('text=Run again…');
       const words = (await page.textContent('main'))?.replaceAll(/\s+/g, ' ');
-      expect(words).toContain('4 tasks of 2 events');
-      expect(words).toContain('At most 3 tasks become due, in steps of 500. Handlers run 32 at once at most');
+      expect(words).toContain('4 tasks of 2 selected events');
+      expect(words).toContain(
+        'At most 3 tasks become due, in steps of 500; those that change meanwhile stay. Handlers run 32 at once at most',
+      );
       expect(words).toContain('Calls to other systems can repeat');
       expect(await statesOf('c:2')).toEqual(['reply dead', 'notify ready']);
       await page.uncheck('[aria-label="notify, dead"]');
@@ -97,9 +99,9 @@ describe.skipIf(!CHROMIUM)('the events in a browser', () => {
   test('nothing runs if nothing is selected, and a refresh of the question asks nothing', async () => {
     const page = await open('/events');
     await page.click('text=Run again…');
-    expect(await page.textContent('main')).toContain('No event is selected');
+    expect(await page.textContent('main')).toContain('0 tasks of 0 selected events');
     await page.click('text=Refresh');
-    expect(await page.textContent('main')).toContain('No event is selected');
+    expect(await page.textContent('main')).toContain('0 tasks of 0 selected events');
     await page.click('text=Back to the events');
     expect(await page.textContent('h1')).toBe('Events');
   });

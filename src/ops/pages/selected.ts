@@ -16,92 +16,68 @@ export interface Selected {
   concurrency: number;
 }
 
-/** The states that an action offers. Those in `chosen` are checked from the start. */
-const OFFERED = {
-  retry: { states: ['dead', 'ready', 'held', 'skipped'], chosen: ['dead', 'ready'] },
-  discard: { states: ['ready', 'held', 'dead'], chosen: ['ready', 'held'] },
+/** Each section is a form of its own. Tasks in the states `chosen` are checked from the start. */
+const SECTIONS = {
+  retry: [
+    {
+      title: 'Not done',
+      button: 'Run these again',
+      states: ['dead', 'ready', 'held', 'skipped'],
+      chosen: /dead|ready/,
+    },
+    { title: 'Done already', button: 'Run done tasks again', states: ['done'], chosen: /done/ },
+  ],
+  discard: [
+    { title: 'Not done', button: 'Discard these for good', states: ['ready', 'held', 'dead'], chosen: /ready|held/ },
+  ],
 };
 
 export function selectedScreen({ action: what, events, tasks, to, now, concurrency }: Selected): Html {
-  const { states, chosen } = OFFERED[what];
-  const open = tasks.filter(({ state }) => states.includes(state));
-  const done = what === 'retry' ? tasks.filter(({ state }) => state === 'done') : [];
-  const back = html`<p><a href="${to}">Back to the events</a></p>`;
-  if (open.length + done.length === 0)
-    return html`<p class="empty">
-        ${events === 0 ? 'No event is selected.' : 'These events have no task that this would change.'}
-      </p>
-      ${back}`;
-  const ids = html`${hidden('at', now)} ${hidden('to', to)}`;
-  const again = (some: ShownTask[], button: string, more: Html | null, checked: string[]): Html =>
-    action(
-      '/dead-letters/retry',
-      button,
-      html`${rows(checked.includes('done') ? 'Done tasks by handler' : 'Tasks by handler', some, checked)}
-      ${retryWords(some.length, concurrency)} ${ids} ${more}`,
-    );
+  const sections = SECTIONS[what].flatMap(({ title, button, states, chosen }) => {
+    const some = tasks.filter(({ state }) => states.includes(state));
+    if (some.length === 0) return [];
+    const [words, more] =
+      what === 'discard'
+        ? [discardWords(some.length), reason('reason')]
+        : [retryWords(some.length, concurrency), states[0] === 'done' ? hidden('state', 'done') : null];
+    const fields = html`${rows(title, some, chosen)} ${words} ${hidden('at', now)} ${hidden('to', to)} ${more}`;
+    return [
+      html`<h2>${title}</h2>
+        ${action(`/dead-letters/${what}`, button, fields, what === 'discard' ? 'bad' : '')}`,
+    ];
+  });
   return html`<div data-still>
-    <p>
-      ${tasksOf(tasks.length)} of ${count(events)} ${events === 1 ? 'event' : 'events'}. Tasks that change meanwhile
-      stay as they are.
-    </p>
-    ${
-      open.length === 0
-        ? null
-        : what === 'retry'
-          ? again(open, 'Run these again', null, chosen)
-          : action(
-              '/dead-letters/discard',
-              'Discard these for good',
-              html`${rows('Tasks by handler', open, chosen)} ${discardWords(open.length)} ${ids} ${reason('reason')}`,
-              'bad',
-            )
-    }
-    ${
-      done.length === 0
-        ? null
-        : html`<h2>Done already</h2>
-            ${again(done, 'Run done tasks again', hidden('state', 'done'), ['done'])}`
-    }
-    ${back}
+    <p>${tasksOf(tasks.length)} of ${count(events)} selected ${events === 1 ? 'event' : 'events'}.</p>
+    ${sections.length > 0 ? sections : html`<p class="empty">None of them can be changed in this way.</p>`}
+    <p><a href="${to}">Back to the events</a></p>
   </div>`;
 }
 
 /** A row with a checkbox for each handler and state. */
-function rows(caption: string, tasks: ShownTask[], checked: string[]): Html {
+function rows(caption: string, tasks: ShownTask[], chosen: RegExp): Html {
   const groups = Map.groupBy(tasks, ({ handler, state }) => `${state} ${handler}`);
-  return table(
-    caption,
-    ['', 'handler', 'state', '#tasks'],
-    [...groups.values()].flatMap((some) => {
-      const [{ handler, state } = { handler: '', state: '' }] = some;
-      const ids = some.map(({ id }) => id).join(',');
-      const mark = checked.includes(state) ? html`checked` : null;
-      return [
-        [
-          html`<input type="checkbox" name="id" value="${ids}" aria-label="${handler}, ${state}" ${mark} />`,
-          handler,
-          html`<span class="state ${state}">${state}</span>`,
-          some.length,
-        ],
-      ];
-    }),
-    '',
-  );
+  const lines = [...groups.values()].map((some) => {
+    const { handler = '', state = '' } = some[0] ?? {};
+    const mark = chosen.test(state) ? html`checked` : null;
+    const ids = some.map(({ id }) => id).join(',');
+    const box = html`<input type="checkbox" name="id" value="${ids}" aria-label="${handler}, ${state}" ${mark} />`;
+    return [box, handler, html`<span class="state ${state}">${state}</span>`, some.length];
+  });
+  return table(caption, ['', 'handler', 'state', '#tasks'], lines, '');
 }
 
-/** What happens to the tasks that run again, and how fast. The steps are those of admin/in-steps.ts. */
+/** What happens to the tasks that run again, and how fast. */
 export function retryWords(most: number, concurrency: number): Html {
   return html`<p>
-    At most ${tasksOf(most)} become due, in steps of ${STEP}. Handlers run ${count(concurrency)} at once at most, in the
-    order of their lanes and within their rates. ${REPEATS}
+    At most ${tasksOf(most)} become due, in steps of ${STEP}; those that change meanwhile stay. Handlers run
+    ${count(concurrency)} at once at most, in the order of their lanes and within their rates. ${REPEATS}
   </p>`;
 }
 
 export function discardWords(most: number): Html {
   return html`<p>
-    At most ${tasksOf(most)} become skipped, in steps of ${STEP}. No handler is called for them. Each can be retried
-    later.
+    At most ${tasksOf(most)} become skipped, in steps of ${STEP}; those that change meanwhile stay. No handler is called
+    for them. Each can be retried later.
   </p>`;
 }
 
