@@ -160,8 +160,8 @@ export async function renderMetrics(figures: Figures): Promise<{ type: string; t
     // A metric with labels but without series is left out: prom-client would print one series without labels for it.
     if (samples.length === 0) continue;
     const options = { name, help, labelNames, registers: [registry] };
-    const metric = name.endsWith('_total') ? new Counter(options) : new Gauge(options);
-    for (const [labels, value] of samples) metric.labels(...labels).inc(value);
+    const made = name.endsWith('_total') ? new Counter(options) : new Gauge(options);
+    for (const [labels, value] of samples) made.labels(...labels).inc(value);
   }
   const texts = [await registry.metrics(), ...Object.entries(HISTOGRAMS).map((one) => histogramOf(one, figures))];
   return { type: registry.contentType, text: [...texts, await ofProcess.metrics()].join('\n') };

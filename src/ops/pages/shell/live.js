@@ -46,7 +46,7 @@ async function refresh() {
   if (
     fetching ||
     document.hidden ||
-    document.querySelector('[data-still], details[open] form[method="post"], td input:checked') ||
+    document.querySelector('[data-still], .fix details[open], td input:checked') ||
     !getSelection()?.isCollapsed
   )
     return plan();
