@@ -6,6 +6,7 @@ import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { canParseTarget } from '../base/target.ts';
 import { createJobs } from '../admin/jobs.ts';
+import type { Config } from '../config.ts';
 import { createAccess, type AccessConfig } from './access.ts';
 import { addApi } from './api.ts';
 import type { OpsContext } from './context.ts';
@@ -14,7 +15,7 @@ import { addPages } from './pages/routes.ts';
 import { createWrongTokens } from './wrong-tokens.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
-  config: AccessConfig;
+  config: AccessConfig & Pick<Config, 'RUN_CONCURRENCY'>;
   /** Where status and counters are read. Default: the store itself. */
   view?: OpsContext['view'];
 }
@@ -28,6 +29,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
     router: new Router({ sensitive: true }),
     access: createAccess(config, options.clock, wrongTokens),
     jobs: createJobs(options),
+    concurrency: config.RUN_CONCURRENCY,
   };
   const { router, log } = context;
   addApi(context);

@@ -33,6 +33,8 @@ export interface Frame {
    * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`, else the argument `to`.
    */
   change: (path: string, to: string, work: (form: URLSearchParams) => Promise<string>) => void;
+  /** Adds a page that asks before a change. The form that leads to it holds what was selected. */
+  ask: (path: string, title: string, show: (visit: Visit, form: URLSearchParams) => ReturnType<Show>) => void;
   reveal: (path: string, title: string, show: Show) => void;
   download: (path: string, send: (ctx: Context, bodies: boolean) => void) => void;
   /** Answers addresses that have no route. */
@@ -73,6 +75,14 @@ export function createFrame(context: OpsContext): Frame {
 
   return {
     screen: (path, title, show) => router.get(path, may('read'), (ctx) => answer(ctx, title, show)),
+    ask(path, title, show) {
+      // Without a form, for example after a refresh, nothing is selected.
+      router.get(path, may('read'), (ctx) => answer(ctx, title, (visit) => show(visit, new URLSearchParams())));
+      router.post(path, may('change'), async (ctx) => {
+        const form = await formOf(ctx);
+        await answer(ctx, title, (visit) => show(visit, form));
+      });
+    },
     reveal: (path, title, show) => router.post(path, may('reveal'), (ctx) => answer(ctx, title, show)),
     download(path, send) {
       router.get(path, may('read'), (ctx) => send(ctx, false));

@@ -50,7 +50,8 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
     // A done task runs again only by its id, and only if its event still has its body.
     done: session.value<number>(`
       select t.id from tasks t join events e on e.seq = t.event and e.body is not null
-      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy order by t.cursor nulls first, t.id`),
+      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy
+        and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler)) order by t.cursor nulls first, t.id`),
   };
   const movable = session.statement<MovableRow>(`
     select t.id, t.state, h.name as handler, t.lane, l.id as "inLane", t.dead_group as "deadGroup"
