@@ -103,6 +103,9 @@ const schema = z.object({
   HANDLERS_DIR: z.string().default('src/handlers'),
   RUN_CONCURRENCY: whole(1, 1_024, 32),
   PAID_OPERATIONS: choice(['refuse', 'allow'], 'refuse'),
+  BACKUP_DIR: z.string().transform(pathOf).optional(),
+  BACKUP_EVERY_HOURS: whole(1, 8_760, 24),
+  BACKUP_KEEP: whole(1, 1_000, 7),
   RETENTION_DAYS: whole(1, 36_500, 30),
   PAYLOAD_RETENTION_DAYS: whole(1, 36_500, 30),
   OPS_PORT: whole(0, 65_535, 3001),
@@ -111,6 +114,7 @@ const schema = z.object({
   OPS_READ_TOKEN: token.optional(),
   OPS_ORIGIN: url("the page's address behind its proxy").optional(),
   ALERT_URL: url('that takes a JSON POST').optional(),
+  HEARTBEAT_URL: url('that takes a GET').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
   LOG_FORMAT: choice(['json', 'pretty'], process.stdout.isTTY ? 'pretty' : 'json'),
 });
@@ -133,6 +137,8 @@ function faultsBetween(env: Env): string[] {
   const calls = Number(env['API_CALLS_PER_MINUTE']);
   if (Number(env['RECONCILE_CALLS_PER_MINUTE'] ?? 20) >= calls)
     faults.push(`RECONCILE_CALLS_PER_MINUTE must be below API_CALLS_PER_MINUTE (${calls}): handlers have the rest`);
+  if (env['BACKUP_DIR'] && /^postgres/.test(env['DATABASE_URL'] ?? ''))
+    faults.push('BACKUP_DIR is for an SQLite store: back up PostgreSQL by pg_dump, or the snapshots of its provider');
   if (env['MOVE_FROM'] && !/^postgres/.test(env['DATABASE_URL'] ?? ''))
     faults.push('DATABASE_URL must name the PostgreSQL store into which MOVE_FROM is moved');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';

@@ -2,11 +2,14 @@
 import { startLoop, type Loop } from '../base/loop.ts';
 import type { KeepModule } from '../keep/module.ts';
 import { createAlarms } from './alarms.ts';
+import { startHeartbeat } from './heartbeat.ts';
 import { kitCommand } from './kit-command.ts';
+import { createCompose } from './post.ts';
 import { RULES } from './rules/index.ts';
 
 const LOOK_MS = 2_000;
 const NOTIFY_MS = 1_000;
+const HOUR_MS = 3_600_000;
 
 export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accounts, leading, shared }) => {
   const stopping = new AbortController();
@@ -17,6 +20,8 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
     accounts,
     freeBytes,
     alertUrl: config.ALERT_URL,
+    compose: createCompose(config, RULES, process.ppid),
+    backupEveryMs: config.BACKUP_DIR === undefined ? undefined : config.BACKUP_EVERY_HOURS * HOUR_MS,
     kit: kitCommand(config),
     reconcileNow: () => shared.reconcile(),
     signal: stopping.signal,
@@ -25,7 +30,7 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
   Object.assign(shared.rules, RULES);
   let leads = false;
   Object.assign(shared, { alarms: () => (leads ? up() : null), webhooksSilent: silent });
-  const loops: Loop[] = [];
+  const loops: Pick<Loop, 'stop'>[] = [];
   void leading.then(start);
   function start(): void {
     leads = true;
@@ -39,7 +44,7 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
       notifying.wake();
       return LOOK_MS;
     });
-    loops.push(notifying, looking);
+    loops.push(notifying, looking, startHeartbeat(config.HEARTBEAT_URL, { accounts, clock, log }));
   }
   return {
     stop() {

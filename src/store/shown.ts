@@ -97,6 +97,19 @@ export interface Pause {
   all: boolean;
 }
 
+/** The scheduled backups. */
+export interface Backup {
+  /** When the last attempt began, Unix milliseconds. */
+  at: number;
+  /** The newest verified copy: when it was begun, its path, and its size. Null: there is none. */
+  verifiedAt: number | null;
+  file: string | null;
+  bytes: number | null;
+  /** The attempts since then that failed, and why the last one did. */
+  failures: number;
+  error: string | null;
+}
+
 export interface HandlerFigures {
   name: string;
   /** False: no file of this name is loaded. */

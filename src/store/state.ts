@@ -2,6 +2,7 @@
 import type { Cursor } from '../wire/cursor.ts';
 import type { Ahead, Crash, KeptHealth, Receipts, Refusal, ReplayRun, ReplayState, VerifyAccount } from './keep.ts';
 import type { Reloaded } from './processes.ts';
+import type { Backup } from './shown.ts';
 import type { TaskState } from './work.ts';
 
 /**
@@ -83,6 +84,10 @@ export interface KeptState {
   snapshots: { at: number; counters: Record<string, number> }[] | null;
   /** Paused handlers by name; `*`: all. `at`: Unix milliseconds. */
   paused: Record<string, { at: number; reason: string | null }>;
+  /** Null: no backup was tried. */
+  backup: Backup | null;
+  /** The ends of the log-in sessions of the ops port, Unix milliseconds, by digest. */
+  sessions: Record<string, number>;
   /** The last crashes, newest first. The main process writes them. */
   crashes: Crash[];
   /** The result of `npx kit verify`. */
@@ -160,6 +165,7 @@ const DEFAULTS: Partial<KeptState> = {
   replay_runs: [],
   crashes: [],
   paused: {},
+  sessions: {},
   compared: 0,
   reconcile_asked: 0,
   refusals: {},

@@ -1,0 +1,68 @@
+// Pings HEARTBEAT_URL each minute while the kit works, so that a service outside notices when the kit is gone. A ping
+// is a GET, as the usual services take it. A failed ping raises no alarm: the service that misses it does.
+import type { Clock } from '../base/clock.ts';
+import { loggable } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { startLoop, type Loop } from '../base/loop.ts';
+import type { Accounts } from '../keep/account.ts';
+
+const EVERY_MS = 60_000;
+/** Pause until the state is looked at again, if the kit does not work. */
+const LOOK_MS = 2_000;
+const PING_MS = 10_000;
+const LOG_MS = 3_600_000;
+
+export interface HeartbeatOptions {
+  accounts: Pick<Accounts, 'latest'>;
+  clock: Clock;
+  log: Logger;
+}
+
+/** Resolves to the status of the answer. Rejects if there is none, or if it is a redirect. */
+export async function ping(url: string, signal?: AbortSignal): Promise<number> {
+  const limit = AbortSignal.any([AbortSignal.timeout(PING_MS), ...(signal ? [signal] : [])]);
+  const response = await fetch(url, { redirect: 'error', signal: limit });
+  await response.body?.cancel();
+  return response.status;
+}
+
+/** Without a url it does nothing. */
+export function startHeartbeat(url: string | undefined, options: HeartbeatOptions): Pick<Loop, 'stop'> {
+  const stopping = new AbortController();
+  const loop = startLoop(url === undefined ? () => Infinity : createHeartbeat(url, options, stopping.signal));
+  return {
+    stop() {
+      stopping.abort();
+      return loop.stop();
+    },
+  };
+}
+
+/** The step of a loop. */
+export function createHeartbeat(url: string, { accounts, clock, log }: HeartbeatOptions, signal?: AbortSignal) {
+  let loggedAfter = -Infinity;
+
+  /** Whether deliveries can be committed and handled. The main process raises alarms about its own writes alone. */
+  function works(): boolean {
+    const account = accounts.latest();
+    if (account === undefined || account.alarms.length > 0) return false;
+    return Object.values(account.processes).every((life) => life === 'up');
+  }
+
+  function note(fields: object): void {
+    if (signal?.aborted || clock.monotonic() - loggedAfter < LOG_MS) return;
+    loggedAfter = clock.monotonic();
+    log.warn(fields, 'HEARTBEAT_URL did not take a ping; pinging on each minute. See npx kit alert test');
+  }
+
+  return async (): Promise<number> => {
+    if (!works()) return LOOK_MS;
+    try {
+      const status = await ping(url, signal);
+      if (status >= 300) note({ status });
+    } catch (error) {
+      note(loggable(error));
+    }
+    return EVERY_MS;
+  };
+}
