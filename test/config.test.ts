@@ -98,8 +98,7 @@ const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'AL
 
 /** MOVE_FROM needs a PostgreSQL store, and BACKUP_DIR an SQLite store. */
 const { BACKUP_DIR, ...WITH_SERVER } = OTHERS;
-const { MOVE_FROM: _, ...WITHOUT_MOVE } = OTHERS;
-const WITH_FILE = { ...WITHOUT_MOVE, DATABASE_URL: 'sqlite:/var/lib/kit/events.db' };
+const WITH_FILE: Env = { ...OTHERS, MOVE_FROM: undefined, DATABASE_URL: 'sqlite:/var/lib/kit/events.db' };
 
 function load(env: Env = {}): Config {
   return loadConfig({ WEBHOOK_SECRET: SECRET, ...env });
@@ -358,7 +357,7 @@ describe('secrets', () => {
 
   test.each(SECRETS)('%s may be in a file', (name) => {
     const path = join(folderWith({ secret: `${OTHERS[name]}\n` }), 'secret');
-    const { [name]: __, ...rest } = WITH_SERVER;
+    const { [name]: _, ...rest } = WITH_SERVER;
     const config = loadConfig({ ...rest, [`${name}_FILE`]: path });
     expect(String(config[name])).toBe(OTHERS[name]);
   });

@@ -5,25 +5,17 @@ import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import type { Accounts } from '../keep/account.ts';
+import { call } from './notifier.ts';
 
 const EVERY_MS = 60_000;
 /** Pause until the state is looked at again, if the kit does not work. */
 const LOOK_MS = 2_000;
-const PING_MS = 10_000;
 const LOG_MS = 3_600_000;
 
 export interface HeartbeatOptions {
   accounts: Pick<Accounts, 'latest'>;
   clock: Clock;
   log: Logger;
-}
-
-/** Resolves to the status of the answer. Rejects if there is none, or if it is a redirect. */
-export async function ping(url: string, signal?: AbortSignal): Promise<number> {
-  const limit = AbortSignal.any([AbortSignal.timeout(PING_MS), ...(signal ? [signal] : [])]);
-  const response = await fetch(url, { redirect: 'error', signal: limit });
-  await response.body?.cancel();
-  return response.status;
 }
 
 /** Without a url it does nothing. */
@@ -58,8 +50,8 @@ export function createHeartbeat(url: string, { accounts, clock, log }: Heartbeat
   return async (): Promise<number> => {
     if (!works()) return LOOK_MS;
     try {
-      const status = await ping(url, signal);
-      if (status >= 300) note({ status });
+      const { ok, status } = await call(url, {}, signal);
+      if (!ok) note({ status });
     } catch (error) {
       note(loggable(error));
     }

@@ -5,7 +5,7 @@ import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Compose, News, Post } from './post.ts';
 
-const POST_MS = 10_000;
+const CALL_MS = 10_000;
 /** The pause after failed posts: twice `first` after one failure, doubled by each further failure, at most `most`. */
 const PAUSE_MS = { first: 1_000, most: 300_000 };
 
@@ -16,17 +16,24 @@ export interface Notifier {
   use(url: string | undefined, compose: Compose): void;
 }
 
-/** Resolves to the answer. Rejects if there is none, or if it is a redirect. */
-export async function send(url: string, post: Post, signal?: AbortSignal): Promise<Response> {
-  const response = await fetch(url, {
-    method: 'POST',
-    redirect: 'error',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(post),
-    signal: AbortSignal.any([AbortSignal.timeout(POST_MS), ...(signal ? [signal] : [])]),
-  });
+/** Resolves to the answer, without its body. Rejects if there is none, or if it is a redirect. */
+export async function call(url: string, request: RequestInit, signal?: AbortSignal): Promise<Response> {
+  const limit = AbortSignal.any([AbortSignal.timeout(CALL_MS), ...(signal ? [signal] : [])]);
+  const response = await fetch(url, { ...request, redirect: 'error', signal: limit });
   await response.body?.cancel();
   return response;
+}
+
+export function send(url: string, post: Post, signal?: AbortSignal): Promise<Response> {
+  const headers = { 'content-type': 'application/json' };
+  return call(url, { method: 'POST', headers, body: JSON.stringify(post) }, signal);
+}
+
+/** Why a call failed. The message of the error may hold the address, which is a secret. */
+export function reasonOf(error: unknown): string {
+  const { name, cause } = error as Error;
+  const { code, message } = (cause ?? {}) as { code?: string; message?: string };
+  return code ?? (message === 'unexpected redirect' ? 'a redirect' : name);
 }
 
 export function createNotifier({

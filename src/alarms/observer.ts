@@ -91,10 +91,10 @@ export function createObserver({ store, clock, freeBytes, backupEveryMs, account
 
   async function backups(): Promise<Observation['backups']> {
     if (backupEveryMs === undefined) return null;
-    const last = await store.state.get('backup');
-    const at = last?.verifiedAt ?? null;
+    const newest = await store.state.get('backup');
+    const at = newest?.verifiedAt ?? null;
     const ageMs = at === null ? clock.monotonic() - began : clock.now() - moments.moment('backup', at);
-    return { dueMs: 2 * backupEveryMs + 3_600_000, ageMs, last };
+    return { dueMs: 2 * backupEveryMs + 3_600_000, ageMs, last: newest };
   }
 
   function runDownMs({ processes }: Status): number {

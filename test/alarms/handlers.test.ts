@@ -58,7 +58,7 @@ test('E48: a lane is stuck when its first task has failed for 15 minutes, howeve
   clock.time += 40_000;
   expect(await stuck(() => false)).toMatchObject([{ handler: 'answer', key: 'c:1', behind: 1 }]);
   clock.time += 40_000;
-  expect(await stuck((handler) => handler === 'answer'), 'paused').toEqual([]);
+  expect(await stuck((name) => name === 'answer'), 'paused').toEqual([]);
   clock.time += 600_000;
   expect(await stuck(() => false), 'after the pause it has time to work').toEqual([]);
   clock.time += 600_000;

@@ -4,6 +4,7 @@ import { parse, webAddress, type Command } from '../lib/command.ts';
 import { clean, print, printJson } from '../lib/print.ts';
 import { clock } from '../lib/store.ts';
 import { address } from '../doctor/address.ts';
+import { alerting } from '../doctor/alerting.ts';
 import { examine, exitOf, type Check, type Finding } from '../doctor/check.ts';
 import { handlers } from '../doctor/handlers.ts';
 import * as modules from '../doctor/modules.ts';
@@ -25,6 +26,7 @@ const CHECKS = [
   contract,
   address,
   alarms,
+  alerting,
   receiver,
   roundTrip,
   handlers,
