@@ -26,7 +26,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
     wrongTokens,
     view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
-    access: createAccess(config, options.clock, wrongTokens),
+    access: createAccess(config, options, wrongTokens),
     jobs: createJobs(options),
   };
   const { router, log } = context;
@@ -42,6 +42,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
       return;
     }
     try {
+      await context.access.look(ctx);
       await next();
       if (ctx.method === 'GET' && ctx.status >= 404 && !ctx.body && !ctx.path.startsWith('/api/')) await lost(ctx);
     } catch (error) {
