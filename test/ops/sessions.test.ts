@@ -11,7 +11,7 @@ let ops: Ops;
 beforeEach(async () => void (ops = await createOps(CONFIG)));
 afterEach(() => ops.close());
 
-async function again(config = CONFIG): Promise<Ops> {
+async function again(config: Parameters<typeof createOps>[0] = CONFIG): Promise<Ops> {
   const other = await createOps(config, {}, ops);
   onTestFinished(() => other.close());
   return other;

@@ -1,6 +1,17 @@
 // Backs up the whole store while the kit runs, and restores a copy while it does not.
-import { chmodSync, closeSync, copyFileSync, existsSync, linkSync, openSync, renameSync, rmSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
+import Database from 'better-sqlite3';
 import { StoreError } from '../../store.ts';
 import { makeOwn, partOf, replacedName } from '../backup.ts';
 import { connect, requireVersion } from '../connection.ts';
@@ -15,10 +26,7 @@ import { giveToFolder, newId, readMark, requireSame, sync, writeMark } from '../
 export function backUp(path: string, to: string): void {
   const part = partOf(to);
   try {
-    // Only the owner of the file may ever read it, so the mode is set at creation.
-    guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
-    guarded(() => copyInto(path, part), part);
-    sync(part);
+    copyInto(path, part);
     // Unlike rename, link fails if the name is taken.
     linkSync(part, to);
     sync(dirname(to));
@@ -30,14 +38,58 @@ export function backUp(path: string, to: string): void {
   }
 }
 
-function copyInto(path: string, part: string): void {
-  const db = connect(path, { busyMs: 5_000 });
+/** Copies the store as `backUp` does, and reads the whole copy. Returns its size. Throws StoreError. */
+export function copyVerified(path: string, to: string): number {
+  const before = guarded(() => reachOf(path), path);
+  copyInto(path, to);
+  const after = guarded(() => reachOf(to), to);
+  const { verdict, events, counted } = guarded(() => readWhole(to), to);
+  const bad = `the copy ${to} is not whole`;
+  if (verdict !== 'ok') throw new StoreError('unwritable', `${bad} (${verdict}): see dmesg, and npx kit doctor`);
+  if (events !== counted) throw new StoreError('unwritable', `${bad}: ${events} events, and the store had ${counted}`);
+  if (after.newest < before.newest || after.watermark < before.watermark)
+    throw new StoreError('unwritable', `${bad}: it ends before the store did when the copy began`);
+  return statSync(to).size;
+}
+
+function reachOf(path: string): { newest: bigint; watermark: bigint } {
+  const db = new Database(path, { readonly: true, timeout: 5_000 }).defaultSafeIntegers();
   try {
-    db.prepare('vacuum into ?').run(part);
+    const value = (sql: string): bigint => BigInt(String(db.prepare(sql).pluck().get() ?? -1));
+    const watermark = value("select cast(value as text) from state where name = 'watermark'");
+    return { newest: value('select max(seq) from events'), watermark };
   } finally {
     db.close();
   }
-  makeOwn(part);
+}
+
+function readWhole(path: string): { verdict: unknown; events: unknown; counted: unknown } {
+  const db = new Database(path, { readonly: true });
+  try {
+    const value = (sql: string): unknown => db.prepare(sql).pluck().get() ?? 0;
+    return {
+      verdict: value('pragma integrity_check(1)'),
+      events: value('select count(*) from events'),
+      counted: value("select value from counters where name = 'events'"),
+    };
+  } finally {
+    db.close();
+  }
+}
+
+function copyInto(path: string, part: string): void {
+  // Only the owner of the file may ever read it, so the mode is set at creation.
+  guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
+  guarded(() => {
+    const db = connect(path, { busyMs: 5_000 });
+    try {
+      db.prepare('vacuum into ?').run(part);
+    } finally {
+      db.close();
+    }
+    makeOwn(part);
+    sync(part);
+  }, part);
 }
 
 function errorOf(error: unknown, to: string): unknown {
