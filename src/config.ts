@@ -196,13 +196,18 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   maskFromNowOn(values);
   const parsed = schema.safeParse(values);
   if (!parsed.success) {
-    for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${wordingOf(issue.message)}`);
+    for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${issue.message}`);
   }
   faults.push(...faultsBetween(values));
   const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
   if (own.length > 0) throw new ConfigError(own);
   // If ignored faults remain, only the variables in `only` are read, and the others get their defaults.
-  const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
+  const config =
+    parsed.data ??
+    schema.parse({
+      WEBHOOK_SECRET: 'whsec_0000000000000000',
+      ...Object.fromEntries((only ?? []).map((name) => [name, values[name]])),
+    });
   const file = /^sqlite:(.*)$/s.exec(config.DATABASE_URL)?.[1];
   const storePath = file === undefined ? null : realOf(pathOf(file));
   return {
@@ -214,14 +219,6 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
     storeUrl: storePath === null ? config.DATABASE_URL : `sqlite:${storePath}`,
     handlersDir: pathOf(config.HANDLERS_DIR),
   };
-}
-
-function pick(values: Env, names: string[]): Env {
-  return Object.fromEntries(names.map((name) => [name, values[name]]));
-}
-
-function wordingOf(message: string): string {
-  return message.startsWith('Invalid input') ? 'is required' : message;
 }
 
 /** Resolves a symbolic link to the store, because SQLite's other files are beside the real file. */

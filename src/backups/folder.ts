@@ -1,12 +1,10 @@
 // The copies in BACKUP_DIR. Only files with the kit's own names are ever removed.
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join, parse } from 'node:path';
-import { sync } from '../store/sqlite/file-identity.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
 
-/** A copy that was not verified yet has this suffix, and further ones while it is written. */
-const UNFINISHED = '.unfinished';
-const NAME = /^-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db(\.unfinished.*)?$/;
+/** What follows the name of the store. A copy that is not verified yet has a further suffix. */
+const NAME = /^-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db(\.part.*)?$/;
 const MB = 1024 * 1024;
 /** On the disk of the store, a backup leaves this room. With less, the alarm `disk_low` is raised. */
 const LEFT_BYTES = 640 * MB;
@@ -38,22 +36,16 @@ export function createBackupFolder(dir: string, storePath: string) {
       const [least, left] = [needed, free].map((bytes) => Math.ceil(bytes / MB));
       throw new Error(`${left} MB are free, and a backup needs ${least} MB: make room, or lower BACKUP_KEEP`);
     },
-    /** The path of a new copy while it is not verified. `at`: Unix milliseconds. */
-    begin(at: number): string {
-      const moment = new Date(at).toISOString().replace(/\.\d+Z$/, 'Z');
-      return join(dir, `${stem}-${moment.replaceAll(':', '-')}.db${UNFINISHED}`);
+    /** The path of a new copy. `at`: Unix milliseconds. */
+    nameAt(at: number): string {
+      return join(dir, `${stem}-${new Date(at).toISOString().slice(0, 19).replaceAll(':', '-')}Z.db`);
     },
-    /** Gives the verified copy its name, and removes the oldest beyond `keep`. Returns the path. */
-    finish(unfinished: string, keep: number): string {
-      const file = unfinished.slice(0, -UNFINISHED.length);
-      renameSync(unfinished, file);
-      sync(dir);
-      // Names above the newest were given by a clock that was ahead. They go first.
-      const newest = basename(file);
-      const [earlier, later] = [own(true).filter((name) => name < newest), own(true).filter((name) => name > newest)];
-      const others = [...later, ...earlier];
-      for (const name of others.slice(0, Math.max(0, others.length + 1 - keep))) rmSync(join(dir, name));
-      return file;
+    /** Removes the oldest copies beyond `keep`, but never the newest, which is `file`. */
+    prune(file: string, keep: number): void {
+      const others = own(true).filter((name) => name !== basename(file));
+      // A name above the newest was given by a clock that was ahead, so it goes first.
+      const ordered = [...others.filter((name) => name > basename(file)), ...others];
+      for (const name of new Set(ordered.slice(0, Math.max(0, others.length + 1 - keep)))) rmSync(join(dir, name));
     },
   };
 }

@@ -1,8 +1,7 @@
 // Registers the scheduled backups in the keep process. They are of an SQLite store: config.ts refuses others.
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { startLoop, type Loop } from '../base/loop.ts';
 import type { KeepModule } from '../keep/module.ts';
+import { copyStore } from './copy.ts';
 import { createBackupFolder } from './folder.ts';
 import { createBackups } from './schedule.ts';
 
@@ -25,7 +24,7 @@ export const backups: KeepModule = ({ config, store, clock, log, recover, disk, 
       const { storeBytes, logBytes } = await disk();
       return storeBytes + logBytes;
     },
-    copy: (to) => copyInProcess(storePath, to, signal),
+    copy: (to) => copyStore(storePath, to, signal),
     signal,
   });
   void leading.then(() => void (loop = startLoop(step, recover)));
@@ -36,14 +35,3 @@ export const backups: KeepModule = ({ config, store, clock, log, recover, disk, 
     },
   };
 };
-
-async function copyInProcess(path: string, to: string, signal: AbortSignal): Promise<number> {
-  // The environment holds secrets, which a copy does not need.
-  const child = fork(new URL('copy.ts', import.meta.url), [path, to], { env: {}, signal, killSignal: 'SIGKILL' });
-  let outcome: { bytes?: number; fault?: string } = { fault: 'the process that copies ended: see the log and dmesg' };
-  child.on('message', (message: typeof outcome) => (outcome = message));
-  await once(child, 'exit');
-  // The file in the message is that of the copy.
-  if (outcome.bytes === undefined) throw new Error(outcome.fault?.replaceAll('DATABASE_URL', 'BACKUP_DIR'));
-  return outcome.bytes;
-}

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { describe } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Backup } from '../store/shown.ts';
-import { StoreError, type Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import type { BackupFolder } from './folder.ts';
 
 /** After a failed attempt the next follows sooner. */
@@ -43,9 +43,10 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
   async function write(at: number, isFirst: boolean): Promise<Backup> {
     folder.prepare(isFirst);
     folder.requireRoom(await options.storeBytes());
-    const to = folder.begin(at);
-    const bytes = await options.copy(to);
-    return { at, verifiedAt: at, file: folder.finish(to, keep), bytes, failures: 0, error: null };
+    const file = folder.nameAt(at);
+    const bytes = await options.copy(file);
+    folder.prune(file, keep);
+    return { at, verifiedAt: at, file, bytes, failures: 0, error: null };
   }
 
   async function attempt(last: Backup | null): Promise<Backup | null> {
@@ -57,8 +58,9 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
       return await write(at, known.file === null);
     } catch (error) {
       if (signal.aborted) return last;
-      if (error instanceof StoreError) throw error;
-      return { ...failed, error: `The last backup failed: ${describe(error).message}` };
+      // The remedy names the store's variable.
+      const words = describe(error).message.replaceAll('DATABASE_URL', 'BACKUP_DIR');
+      return { ...failed, error: `The last backup failed: ${words}` };
     }
   }
 

@@ -6,12 +6,11 @@ import type { Store } from '../store/store.ts';
 const EVERY_MS = 250;
 const RESTART_BYTES = 32 * 1024 * 1024;
 
+/** The step of a loop. */
 export function createCheckpointer(store: Pick<Store, 'keep'>) {
   let bytes = 0;
-  return {
-    step: async (): Promise<number> => {
-      bytes = await store.keep.checkpoint(bytes > RESTART_BYTES);
-      return EVERY_MS;
-    },
+  return async (): Promise<number> => {
+    bytes = await store.keep.checkpoint(bytes > RESTART_BYTES);
+    return EVERY_MS;
   };
 }

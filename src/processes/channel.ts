@@ -136,7 +136,6 @@ export function joinOwner() {
   };
 }
 
-/** For a process whose main thread may be busy for long. */
 export function endWithOwner(): void {
   // SIGKILL, because `process.exit` waits for threads of the runtime and may never end.
   process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));

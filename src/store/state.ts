@@ -2,7 +2,7 @@
 import type { Cursor } from '../wire/cursor.ts';
 import type { Ahead, Crash, KeptHealth, Receipts, Refusal, ReplayRun, ReplayState, VerifyAccount } from './keep.ts';
 import type { Reloaded } from './processes.ts';
-import type { Backup } from './shown.ts';
+import type { Backup, Moving } from './shown.ts';
 import type { TaskState } from './work.ts';
 
 /**
@@ -49,12 +49,6 @@ export type Counter =
   | `wrong_tokens.${'form' | 'bearer'}`;
 
 export type Counts = Partial<Record<Counter, number>>;
-
-/** What has been copied of a store that is moved. */
-export interface MoveProgress {
-  rows: number;
-  of: number;
-}
 
 /** Values that one process keeps and others read. Null: it was never kept. */
 export interface KeptState {
@@ -104,8 +98,7 @@ export interface KeptState {
   reloaded: Reloaded | null;
   /** The number of the last start of `run`. */
   boot: number | null;
-  /** An SQLite store is being copied into this one. `since`: ISO 8601, when this was noted. */
-  moving: (MoveProgress & { since: string }) | null;
+  moving: Moving | null;
   /** The name of the store that this one was moved to: JSON. */
   moved_to: string | null;
   /** When an SQLite store had been moved into this one, Unix milliseconds. */

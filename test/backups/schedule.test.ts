@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createBackupFolder } from '../../src/backups/folder.ts';
 import { createBackups } from '../../src/backups/schedule.ts';
-import { copyVerified } from '../../src/store/sqlite/admin/backup.ts';
+import { backUp } from '../../src/store/sqlite/admin/backup.ts';
 import { createRecords, deliver, type Records } from '../admin/harness.ts';
 import { createTestLog, type TestLog } from '../reconcile/harness.ts';
 
@@ -28,7 +28,7 @@ beforeEach(() => {
   storeBytes = 1;
   copies = [];
   stopping = new AbortController();
-  copy = async (to) => copyVerified(records.path, to);
+  copy = async (to) => backUp(records.path, to);
   step = start();
 });
 
@@ -99,7 +99,7 @@ test('only the newest copies stay, and no file with another name is removed', as
   const others = ['notes.txt', 'store.db', 'events-2020.db', 'x-2026-01-31T02-00-00Z.db'];
   for (const name of others) writeFileSync(join(dir, name), '');
   for (let day = 0; day < 5; day++, records.clock.time += DAY_MS) await step();
-  const left = copies.slice(-3).map((path) => path.replace(dir + '/', '').replace('.unfinished', ''));
+  const left = copies.slice(-3).map((path) => path.replace(dir + '/', ''));
   expect(files()).toEqual([...others, ...left].toSorted());
 });
 
@@ -128,7 +128,7 @@ test('a failed backup is tried again within an hour, leaves the copies, and tell
     expect(await kept()).toEqual({ ...good, at: records.clock.time, failures, error });
   }
   expect(files()).toHaveLength(1);
-  copy = async (to) => copyVerified(records.path, to);
+  copy = async (to) => backUp(records.path, to);
   records.clock.time += HOUR_MS;
   expect(await step()).toBe(DAY_MS);
   expect(await kept()).toMatchObject({ failures: 0, error: null });
@@ -153,18 +153,18 @@ test('a folder that is gone is not created again, because it may be a disk that 
 
 test('an attempt that the end of keep cuts off counts as failed, and its file is removed at the next one', async () => {
   copy = (to) => {
-    writeFileSync(to, 'half');
+    writeFileSync(`${to}.part`, 'half');
     return new Promise(() => {});
   };
   void step();
-  await expect.poll(() => copies.length === 1 && existsSync(copies[0] ?? '')).toBe(true);
+  await expect.poll(() => copies.length === 1 && existsSync(`${copies[0]}.part`)).toBe(true);
   expect(await kept()).toMatchObject({ failures: 1, error: expect.stringContaining('keep ended') });
-  copy = async (to) => copyVerified(records.path, to);
+  copy = async (to) => backUp(records.path, to);
   step = start();
   expect(await step(), 'a crash causes no storm').toBe(HOUR_MS);
   records.clock.time += HOUR_MS;
   await step();
-  expect(files().filter((name) => name.includes('unfinished'))).toEqual([]);
+  expect(files().filter((name) => name.includes('.part'))).toEqual([]);
   expect(files()).toHaveLength(1);
 });
 
@@ -183,8 +183,8 @@ test('an attempt that a stop cuts off counts as none', async () => {
 test('a copy that is damaged or shorter than the store is not taken for a backup', async () => {
   await deliver(records, { cursor: '1' }, { cursor: '2' });
   const to = join(records.path, '..', 'copy.db');
-  expect(copyVerified(records.path, to)).toBe(statSync(to).size);
+  expect(backUp(records.path, to)).toBe(statSync(to).size);
   rmSync(to);
   await records.store.state.note({ events: 1 });
-  expect(() => copyVerified(records.path, to)).toThrow('2 events, and the store had 3');
+  expect(() => backUp(records.path, to)).toThrow('the copy is not whole (it lacks events, up to number 2)');
 });

@@ -254,7 +254,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     async prune(days) {
       await look();
       const pruner = createPruner({ store: reader(), clock, retentionDays: days, payloadDays: days });
-      while ((await pruner.step()) < 60 * SECOND);
+      while ((await pruner()) < 60 * SECOND);
     },
     async verify() {
       if (!keyed) return;

@@ -65,7 +65,7 @@ async function runPruner(retentionDays: number, payloadDays: number): Promise<nu
   const changed: number[] = [];
   for (let steps = 0; steps < 1_000; steps++) {
     const before = [count(), count('body is not null')];
-    const delay = await pruner.step();
+    const delay = await pruner();
     const after = [count(), count('body is not null')];
     changed.push(Math.max(...before.map((n, i) => (n ?? 0) - (after[i] ?? 0))));
     if (delay >= 60_000) return changed;
@@ -156,7 +156,7 @@ test('after a pause the pruner starts again, and finds events that have become o
   await accept(range(1, 3));
   const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   const rest = async (): Promise<void> => {
-    while ((await pruner.step()) < 60_000);
+    while ((await pruner()) < 60_000);
   };
   await rest();
   expect(count()).toBe(3);
@@ -379,7 +379,7 @@ describe('E6: when the clock steps, the pruner', () => {
     await accept(range(1, 3), { passed: false });
     const pruner = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
     const round = async (): Promise<void> => {
-      while ((await pruner.step()) < 60_000);
+      while ((await pruner()) < 60_000);
     };
     for (let hours = 0; hours < 40; hours++) {
       await round();

@@ -14,82 +14,76 @@ import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StoreError } from '../../store.ts';
 import { makeOwn, partOf, replacedName } from '../backup.ts';
-import { connect, requireVersion } from '../connection.ts';
+import { connect, requireVersion, type Connection } from '../connection.ts';
 import { guarded } from '../fault.ts';
 import { prepareFolder } from '../folder.ts';
 import { giveToFolder, newId, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
 
 /**
- * The copy shows the store at one moment. While it is made, the WAL grows, because it cannot begin anew. Throws
- * StoreError, also if `to` exists.
+ * Writes a copy that shows the store at one moment, reads all of it, and returns its size. While it is made, the WAL
+ * grows, because it cannot begin anew. Throws StoreError, also if `to` exists.
  */
-export function backUp(path: string, to: string): void {
-  const part = partOf(to);
+export function backUp(path: string, to: string): number {
+  if (existsSync(to)) throw new StoreError('unwritable', `${to} is there already: name another file`);
+  const part = `${to}.part`;
   try {
-    copyInto(path, part);
-    // Unlike rename, link fails if the name is taken.
-    linkSync(part, to);
+    // Only the owner of the file may ever read it, so the mode is set at creation.
+    guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
+    const least = guarded(() => copyInto(path, part), part);
+    sync(part);
+    guarded(() => requireComplete(part, least), part);
+    const { size } = statSync(part);
+    renameSync(part, to);
     sync(dirname(to));
+    return size;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw errorOf(error, to);
-    throw new StoreError('unwritable', `${to} is there already: name another file`);
+    throw errorOf(error, to);
   } finally {
     for (const suffix of ['', '-journal']) rmSync(part + suffix, { force: true });
   }
 }
 
-/** Copies the store as `backUp` does, and reads the whole copy. Returns its size. Throws StoreError. */
-export function copyVerified(path: string, to: string): number {
-  const before = guarded(() => reachOf(path), path);
-  copyInto(path, to);
-  const after = guarded(() => reachOf(to), to);
-  const { verdict, events, counted } = guarded(() => readWhole(to), to);
-  const bad = `the copy ${to} is not whole`;
-  if (verdict !== 'ok') throw new StoreError('unwritable', `${bad} (${verdict}): see dmesg, and npx kit doctor`);
-  if (events !== counted) throw new StoreError('unwritable', `${bad}: ${events} events, and the store had ${counted}`);
-  if (after.newest < before.newest || after.watermark < before.watermark)
-    throw new StoreError('unwritable', `${bad}: it ends before the store did when the copy began`);
-  return statSync(to).size;
+interface Reach {
+  newest: bigint;
+  watermark: bigint;
 }
 
-function reachOf(path: string): { newest: bigint; watermark: bigint } {
-  const db = new Database(path, { readonly: true, timeout: 5_000 }).defaultSafeIntegers();
+/** Returns how far the store went when the copy began. */
+function copyInto(path: string, part: string): Reach {
+  const db = connect(path, { busyMs: 5_000 });
   try {
-    const value = (sql: string): bigint => BigInt(String(db.prepare(sql).pluck().get() ?? -1));
-    const watermark = value("select cast(value as text) from state where name = 'watermark'");
-    return { newest: value('select max(seq) from events'), watermark };
-  } finally {
-    db.close();
-  }
-}
-
-function readWhole(path: string): { verdict: unknown; events: unknown; counted: unknown } {
-  const db = new Database(path, { readonly: true });
-  try {
-    const value = (sql: string): unknown => db.prepare(sql).pluck().get() ?? 0;
-    return {
-      verdict: value('pragma integrity_check(1)'),
-      events: value('select count(*) from events'),
-      counted: value("select value from counters where name = 'events'"),
-    };
-  } finally {
-    db.close();
-  }
-}
-
-function copyInto(path: string, part: string): void {
-  // Only the owner of the file may ever read it, so the mode is set at creation.
-  guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
-  guarded(() => {
-    const db = connect(path, { busyMs: 5_000 });
-    try {
-      db.prepare('vacuum into ?').run(part);
-    } finally {
-      db.close();
-    }
+    const reach = reachOf(db);
+    db.prepare('vacuum into ?').run(part);
     makeOwn(part);
-    sync(part);
-  }, part);
+    return reach;
+  } finally {
+    db.close();
+  }
+}
+
+function reachOf(db: Connection): Reach {
+  const reach = db.prepare<[], Reach>(`
+    select coalesce(max(seq), 0) as newest,
+      coalesce((select cast(value as integer) from state where name = 'watermark'), 0) as watermark from events`);
+  return reach.safeIntegers().get() as Reach;
+}
+
+/** Throws StoreError if the copy is damaged, or ends before the store did. */
+function requireComplete(copy: string, least: Reach): void {
+  const db = new Database(copy, { readonly: true });
+  try {
+    const verdict = String(db.pragma('integrity_check(1)', { simple: true }));
+    const { newest, watermark } = reachOf(db);
+    const lacks = db
+      .prepare("select value - (select count(*) from events) from counters where name = 'events'")
+      .pluck();
+    const isWhole = !lacks.get() && newest >= least.newest && watermark >= least.watermark;
+    if (verdict === 'ok' && isWhole) return;
+    const what = verdict === 'ok' ? `it lacks events, up to number ${newest}` : verdict;
+    throw new StoreError('unwritable', `the copy is not whole (${what}): see dmesg, and npx kit doctor`);
+  } finally {
+    db.close();
+  }
 }
 
 function errorOf(error: unknown, to: string): unknown {
