@@ -32,7 +32,7 @@ function work(path: string, to: string): Outcome {
   }
 }
 
-if (import.meta.main) {
+if (process.argv[1] === import.meta.filename) {
   endWithOwner();
   setPriority(LOWEST);
   const [path = '', to = ''] = process.argv.slice(2);
