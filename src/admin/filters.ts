@@ -1,7 +1,7 @@
 // The filters for events and tasks, shared by URL queries, forms, JSON bodies and command-line options.
 import { z } from 'zod';
 import { timeOf } from '../base/clock.ts';
-import type { EventFilter } from '../store/read.ts';
+import type { EventFilter, TaskFilter } from '../store/read.ts';
 
 const LIMIT = { default: 50, most: 500 };
 const STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead'] as const;
@@ -13,6 +13,12 @@ export const wholeNumber = z
   .string()
   .regex(/^[1-9]\d{0,15}$/, 'must be a whole number above zero')
   .transform(Number);
+const UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+/** A duration, given as text. Its output is in milliseconds. */
+export const duration = z
+  .string()
+  .regex(/^[1-9]\d{0,4}[mhd]$/, 'must be a duration like 30m, 6h or 2d')
+  .transform((text) => Number.parseInt(text, 10) * UNITS[text.slice(-1) as keyof typeof UNITS]);
 const time = z
   .string()
   .transform((text) => timeOf(text))
@@ -34,6 +40,7 @@ export const taskQuery = z.object({
   state: taskState.optional(),
   handler: z.string().optional(),
   group: wholeNumber.optional(),
+  'older-than': duration.optional(),
   before: wholeNumber.optional(),
 });
 const paged = { limit: wholeNumber.pipe(z.number().max(LIMIT.most)).default(LIMIT.default) };
@@ -44,11 +51,14 @@ export const selection = z
   .strictObject(
     {
       ids: z.array(z.int()).min(1).max(10_000).optional(),
+      /** Done tasks with these ids. */
+      state: z.literal('done').optional(),
       filter: z
         .strictObject({
           state: taskState.optional(),
           handler: z.string().optional(),
           group: z.int().min(1).optional(),
+          receivedBefore: time.optional(),
         })
         .optional(),
       reason: z.string().optional(),
@@ -56,7 +66,8 @@ export const selection = z
     },
     'must be { "ids": [...] } or { "filter": {...} }, and a reason to discard',
   )
-  .refine(({ ids, filter }) => (ids === undefined) !== (filter === undefined), 'give either ids or filter');
+  .refine(({ ids, filter }) => (ids === undefined) !== (filter === undefined), 'give either ids or filter')
+  .refine(({ ids, state }) => ids !== undefined || state === undefined, 'state goes with ids, or into the filter');
 
 type Query = NodeJS.Dict<string | string[]>;
 
@@ -72,4 +83,12 @@ export function faultsOf({ issues }: z.ZodError): string {
 
 /** Throws ZodError. */
 export const eventFilterOf = (query: Query): EventFilter => eventPage.parse(given(query));
-export const taskFilterOf = (query: Query): z.infer<typeof taskPage> => taskPage.parse(given(query));
+export function taskFilterOf(query: Query, now: number): TaskFilter & { limit: number } {
+  const { limit, ...asked } = taskPage.parse(given(query));
+  return { ...taskFilter(asked, now), limit };
+}
+
+/** The filter that these options ask for. */
+export function taskFilter({ 'older-than': age, ...rest }: z.infer<typeof taskQuery>, now: number): TaskFilter {
+  return age === undefined ? rest : { ...rest, receivedBefore: now - age };
+}

@@ -91,10 +91,10 @@ function addReads({ router, access, store, view, clock, log, jobs }: OpsContext)
     ctx.body = Buffer.from(body);
   });
   router.get('/api/tasks', read, async (ctx) => {
-    ctx.body = await readsOf(ctx).tasks(taskFilterOf(ctx.query), clock.now());
+    ctx.body = await readsOf(ctx).tasks(taskFilterOf(ctx.query, clock.now()), clock.now());
   });
   router.get('/api/dead-letters', read, async (ctx) => {
-    const { handler, group: id, limit } = taskFilterOf(ctx.query);
+    const { handler, group: id, limit } = taskFilterOf(ctx.query, clock.now());
     const at = iso(clock.now());
     ctx.body = { ...(await readsOf(ctx).groups({ handler, id, limit })), at };
   });

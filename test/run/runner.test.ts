@@ -693,6 +693,26 @@ describe('completion', () => {
   });
 });
 
+test.each([
+  ['returns', async () => {}, 'done'],
+  ['calls ctx.complete', (ctx: Context) => ctx.complete(() => {}), 'done'],
+  ['throws', () => Promise.reject(new Error('no')), 'retry'],
+] as const)('the duration of an attempt is counted if its handler %s', async (_, end, verdict) => {
+  const gate = Promise.withResolvers<void>();
+  const handle = async (_event: KitEvent, ctx: Context): Promise<void> => {
+    await gate.promise;
+    await end(ctx);
+  };
+  const { accept, pass, store, tasks } = await stage([{ name: 'timed', order: 'arrival', handle }]);
+  await accept({ cursor: 1 });
+  await until(async () => (await tasks()).running === 1);
+  pass(150);
+  gate.resolve();
+  const counted = async (): Promise<Record<string, number>> => store.read.counters();
+  await until(async () => (await counted())[`attempts.${verdict}.timed`] === 1);
+  expect(await counted()).toMatchObject({ 'took.200.timed': 1, 'took.sum_us.timed': 150_000 });
+});
+
 describe('a drain', () => {
   test('lets handlers finish if they can, and makes the other tasks ready again without spending an attempt', async () => {
     let started = 0;
@@ -785,7 +805,7 @@ describe('a rerun', () => {
     await until(() => handled.length === 600);
     await rest();
     handled.length = 0;
-    const range = await store.read.range(T0, null);
+    const range = await store.admin.range(T0, null);
     const asked = { handler: 'one', type: null, from: 'then', to: null, events: 601, range };
     await store.admin.askRerun(asked, clock.now());
     await accept({ cursor: 800, session: 'live' });
@@ -793,7 +813,7 @@ describe('a rerun', () => {
     await until(() => handled.length === 601);
     await rest();
     expect(new Set(handled).size).toBe(601);
-    const [rerun] = await store.read.reruns(1);
+    const [rerun] = await store.admin.reruns(1);
     expect(rerun).toMatchObject({ state: 'ended', seen: 601, made: 600, untried: 0 });
     const { tasks } = await store.read.tasks({ handler: 'one', limit: 1_000 }, clock.now());
     expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
@@ -815,7 +835,7 @@ describe('a rerun', () => {
     waits = true;
     begun.length = 0;
     const asked = { handler: 'one', type: null, from: '1', to: null, events: 10 };
-    await store.admin.askRerun({ ...asked, range: await store.read.range('1' as Cursor, null) }, clock.now());
+    await store.admin.askRerun({ ...asked, range: await store.admin.range('1' as Cursor, null) }, clock.now());
     runner.wake();
     await until(() => begun.length === 2);
     await accept({ cursor: 11 });

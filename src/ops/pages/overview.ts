@@ -1,7 +1,7 @@
 // The overview: a sentence about health, the alarms, figures, charts over time, and the longest lanes.
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import { iso } from '../../base/clock.ts';
-import { ACK_LE_MS } from '../../base/latency-buckets.ts';
+import { quantile } from '../../admin/recent-attempts.ts';
 import type { ReadStore, Sample, Status, WaitingLane } from '../../store/read.ts';
 import { chart } from './shell/chart.ts';
 import { keyLink, why } from './events.ts';
@@ -203,7 +203,7 @@ function workFigures(status: Status): Figure[] {
 function charts(samples: Sample[], width: { from: number; to: number }): Html[] {
   const steps = samples.slice(1).map((sample, i) => ({ sample, before: samples[i] ?? sample }));
   const times = steps.map(({ sample }) => sample.at);
-  const series = (name: Exclude<keyof Sample, 'at' | 'acks'>) => {
+  const series = (name: 'accepted' | 'handled' | 'duplicates' | 'refused' | 'quarantined') => {
     const grown = steps.map(({ sample, before }) => Math.max(0, sample[name] - before[name]));
     const values = grown.map((n, i) => (n * 60_000) / Math.max(1, (times[i] ?? 0) - (steps[i]?.before.at ?? 0)));
     return { name, values, sum: count(grown.reduce((sum, n) => sum + n, 0)) };
@@ -244,15 +244,6 @@ function charts(samples: Sample[], width: { from: number; to: number }): Html[] 
 function difference(samples: Sample[]): number[] {
   const [first, last] = [samples[0], samples.at(-1)];
   return (last?.acks ?? []).map((n, i) => Math.max(0, n - (first?.acks[i] ?? 0)));
-}
-
-/** Milliseconds within which this share of the answers was given: a bucket's upper bound. Null: no answers. */
-export function quantile(acks: number[], share: number): number | null {
-  const all = acks.reduce((sum, n) => sum + n, 0);
-  let seen = 0;
-  for (const [i, n] of acks.entries())
-    if ((seen += n) >= all * share && all > 0) return Math.min(ACK_LE_MS[i] ?? Infinity, 20_000);
-  return null;
 }
 
 function shownMs(ms: number | null): string {

@@ -79,7 +79,7 @@ function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsCon
 function addDeadLetters({ screen, change }: Frame, { jobs }: OpsContext): void {
   const path = '/dead-letters';
   screen(path, 'Dead letters', async ({ ctx, now, status, reads, mayChange }) => {
-    const { handler, group, before, limit } = taskFilterOf(ctx.query);
+    const { handler, group, before, limit } = taskFilterOf(ctx.query, now);
     const found = await reads.groups({ handler, id: group, limit: GROUPS });
     const page = group === undefined ? undefined : await reads.tasks({ group, before, limit }, now);
     const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };

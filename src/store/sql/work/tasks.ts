@@ -48,7 +48,7 @@ export function createWorkStore(session: Session): WorkStore {
   const undecided = createUndecided(session);
   const notes = createNotes(session, (sql, values) => selected(session.own, sql, values));
   let recent = createRecentEvents();
-  const { countsFor, settleAll, settleOne, freeLane } = createSettle(session, lanes);
+  const { countsFor, settleAll, settleOne, freeLane } = createSettle(session, lanes, registry);
   const onTask = (event: number): void => recent.await(event);
   const { makeNew, makeMissed, feed } = createMake(session, { lanes, registry, reruns, undecided, onTask });
   const { claimUpTo, claimAll } = createClaim(session, { lanes, notes, recent: (event) => recent.take(event) });
@@ -99,8 +99,9 @@ export function createWorkStore(session: Session): WorkStore {
     if (claiming) await lanes.load(now);
     const result = await withLanes(
       async () => {
-        const [erasures] = await together(
+        const [erasures, handlers] = await together(
           session.state('erased'),
+          registry.unpaused(asked.handlers),
           claiming ? lanes.refresh(now) : lanes.settles(),
           claiming && dropDoubtful(asked.boot),
         );
@@ -128,12 +129,11 @@ export function createWorkStore(session: Session): WorkStore {
           missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
         if (fanOut && moved) {
           const fresh = { ...fanOut, tasks: withoutMissed(fanOut, missed, behind) };
-          const [made] = await together(makeNew(fresh, now), undecided.fanOut(fanOut));
-          add('tasks.ready', made);
+          await together(makeNew(fresh, now, add), undecided.fanOut(fanOut));
         }
         if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
         if (claiming) unproven = await lanes.advance(now);
-        const { claims, nextAt } = await claimUpTo(asked);
+        const { claims, nextAt } = await claimUpTo({ ...asked, handlers });
         add('tasks.ready', -claims.length);
         add('tasks.running', claims.length);
         await session.count(counts);
@@ -188,7 +188,7 @@ export function createWorkStore(session: Session): WorkStore {
     claimIsolated: (now, boot, handlers) =>
       session.write(
         async () => {
-          const isolated = await isolatedTasks.get(now, handlers);
+          const isolated = await isolatedTasks.get(now, await registry.unpaused(handlers));
           if (!isolated) return undefined;
           await session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
           // Marks the lane dirty, so that the run process runs no other task of it at the same time.
