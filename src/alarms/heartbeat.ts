@@ -3,7 +3,6 @@
 import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { startLoop, type Loop } from '../base/loop.ts';
 import type { Accounts } from '../keep/account.ts';
 import { call } from './notifier.ts';
 
@@ -12,26 +11,16 @@ const EVERY_MS = 60_000;
 const LOOK_MS = 2_000;
 const LOG_MS = 3_600_000;
 
-export interface HeartbeatOptions {
+interface HeartbeatOptions {
   accounts: Pick<Accounts, 'latest'>;
   clock: Clock;
   log: Logger;
-}
-
-/** Without a url it does nothing. */
-export function startHeartbeat(url: string | undefined, options: HeartbeatOptions): Pick<Loop, 'stop'> {
-  const stopping = new AbortController();
-  const loop = startLoop(url === undefined ? () => Infinity : createHeartbeat(url, options, stopping.signal));
-  return {
-    stop() {
-      stopping.abort();
-      return loop.stop();
-    },
-  };
+  /** Aborts the ping in progress. */
+  signal: AbortSignal;
 }
 
 /** The step of a loop. */
-export function createHeartbeat(url: string, { accounts, clock, log }: HeartbeatOptions, signal?: AbortSignal) {
+export function createHeartbeat(url: string, { accounts, clock, log, signal }: HeartbeatOptions) {
   let loggedAfter = -Infinity;
 
   /** Whether deliveries can be committed and handled. The main process raises alarms about its own writes alone. */
@@ -42,7 +31,7 @@ export function createHeartbeat(url: string, { accounts, clock, log }: Heartbeat
   }
 
   function note(fields: object): void {
-    if (signal?.aborted || clock.monotonic() - loggedAfter < LOG_MS) return;
+    if (signal.aborted || clock.monotonic() - loggedAfter < LOG_MS) return;
     loggedAfter = clock.monotonic();
     log.warn(fields, 'HEARTBEAT_URL did not take a ping; pinging on each minute. See npx kit alert test');
   }

@@ -2,7 +2,7 @@
 import { startLoop, type Loop } from '../base/loop.ts';
 import type { KeepModule } from '../keep/module.ts';
 import { createAlarms } from './alarms.ts';
-import { startHeartbeat } from './heartbeat.ts';
+import { createHeartbeat } from './heartbeat.ts';
 import { kitCommand } from './kit-command.ts';
 import { createCompose } from './post.ts';
 import { RULES } from './rules/index.ts';
@@ -30,7 +30,7 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
   Object.assign(shared.rules, RULES);
   let leads = false;
   Object.assign(shared, { alarms: () => (leads ? up() : null), webhooksSilent: silent });
-  const loops: Pick<Loop, 'stop'>[] = [];
+  const loops: Loop[] = [];
   void leading.then(start);
   function start(): void {
     leads = true;
@@ -44,7 +44,9 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
       notifying.wake();
       return LOOK_MS;
     });
-    loops.push(notifying, looking, startHeartbeat(config.HEARTBEAT_URL, { accounts, clock, log }));
+    loops.push(notifying, looking);
+    const { HEARTBEAT_URL: url } = config;
+    if (url) loops.push(startLoop(createHeartbeat(url, { accounts, clock, log, signal: stopping.signal })));
   }
   return {
     stop() {

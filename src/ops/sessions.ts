@@ -27,63 +27,66 @@ export function createSessions({ store, clock, tokens, secure }: SessionOptions)
   /** Sessions that the store does not hold yet, because it failed. */
   let unsaved: Record<string, number> = {};
 
-  function setCookie(ctx: Context, value: string, maxAgeMs: number): void {
-    const age = `Max-Age=${Math.round(maxAgeMs / 1000)}${secure ? '; Secure' : ''}`;
-    ctx.append('Set-Cookie', `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict; ${age}`);
-  }
-
-  /** A clock that was set back must not make a session longer. */
-  function lives(end: number | undefined): boolean {
-    const left = (end ?? 0) - clock.now();
-    return left > 0 && left <= SESSION_MS;
-  }
-
-  /** What the cookie is called in the store, for each role whose token may have opened it. */
-  function digests(cookie: string): [Who, string][] {
-    return Object.entries(tokens).flatMap(([who, token]) =>
-      token === undefined ? [] : [[who as Who, createHmac('sha256', token).update(cookie).digest('base64url')]],
-    );
-  }
-
+  /** Another instance may have begun or ended a session. */
   async function read(): Promise<void> {
     ends = { ...((await orNone(() => store.state.get('sessions'))) ?? ends), ...unsaved };
   }
 
   async function save(): Promise<void> {
-    const living = Object.entries(ends).filter(([, end]) => lives(end));
+    const living = Object.entries(ends).filter(([, end]) => lives(end, clock.now()));
     ends = Object.fromEntries(living.toSorted(([, a], [, b]) => b - a).slice(0, SESSIONS));
     await store.state.note({}, { sessions: JSON.stringify(ends) });
     unsaved = {};
   }
 
   return {
-    /** Reads the sessions anew for a request with a cookie: another instance may have begun or ended one. */
+    /** Reads the sessions, for a request with a cookie. Call it before `of`. */
     async look(ctx: Context): Promise<void> {
       if (ctx.cookies.get(COOKIE)) await read();
     },
     of(ctx: Context): Who | undefined {
-      const cookie = ctx.cookies.get(COOKIE);
-      if (!cookie) return undefined;
-      return digests(cookie).find(([, digest]) => lives(ends[digest]))?.[0];
+      const held = (['writer', 'reader'] as const).map((who) => [who, digestOf(tokens[who], ctx)] as const);
+      return held.find(([, known]) => known !== undefined && lives(ends[known], clock.now()))?.[0];
     },
     /** Begins a session even if the store cannot keep it: people need the page then. */
     async begin(ctx: Context, who: Who): Promise<void> {
       const cookie = randomBytes(32).toString('base64url');
       await read();
-      for (const [role, digest] of digests(cookie)) if (role === who) unsaved[digest] = clock.now() + SESSION_MS;
+      unsaved[digest(tokens[who] ?? '', cookie)] = clock.now() + SESSION_MS;
       ends = { ...ends, ...unsaved };
       await orNone(save);
-      setCookie(ctx, cookie, SESSION_MS);
+      setCookie(ctx, cookie, SESSION_MS, secure);
     },
     /** Throws StoreError if the store still holds the session, which a restart would then bring back. */
     async end(ctx: Context): Promise<void> {
       await read();
-      for (const [, digest] of digests(ctx.cookies.get(COOKIE) ?? '')) {
-        delete ends[digest];
-        delete unsaved[digest];
+      for (const token of Object.values(tokens)) {
+        const known = digestOf(token, ctx) ?? '';
+        delete ends[known];
+        delete unsaved[known];
       }
-      setCookie(ctx, '', 0);
+      setCookie(ctx, '', 0, secure);
       await save();
     },
   };
+}
+
+/** What the request's session is called in the store, if this token opened it. */
+function digestOf(token: string | undefined, ctx: Context): string | undefined {
+  const cookie = ctx.cookies.get(COOKIE);
+  return token === undefined || !cookie ? undefined : digest(token, cookie);
+}
+
+function digest(token: string, cookie: string): string {
+  return createHmac('sha256', token).update(cookie).digest('base64url');
+}
+
+/** A clock that was set back must not make a session longer. */
+function lives(end = 0, now: number): boolean {
+  return end > now && end - now <= SESSION_MS;
+}
+
+function setCookie(ctx: Context, value: string, maxAgeMs: number, secure: boolean): void {
+  const age = `Max-Age=${Math.round(maxAgeMs / 1000)}${secure ? '; Secure' : ''}`;
+  ctx.append('Set-Cookie', `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict; ${age}`);
 }

@@ -1,5 +1,5 @@
 // Log-in sessions of the ops port outlast its restart. A second port on the same store stands for the restarted one.
-import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { StoreError } from '../../src/store/store.ts';
 import { createOps, NOTHING_SET, type Ops } from './harness.ts';
 
@@ -77,13 +77,13 @@ test('a session ends after 12 h, also if the clock was set back meanwhile', asyn
 });
 
 test('while the store cannot be written, people can log in, and a log-out says that it did not last', async () => {
-  const { note } = ops.store.state;
-  ops.store.state.note = () => Promise.reject(new StoreError('unwritable', 'the disk is full'));
+  const note = vi.spyOn(ops.store.state, 'note');
+  note.mockRejectedValue(new StoreError('unwritable', 'the disk is full'));
   const cookie = await login(ops);
   expect([await see(ops, cookie), await see(ops, cookie)]).toEqual([200, 200]);
   expect((await send(ops, '/logout', cookie)).status).toBe(503);
   const second = await login(ops);
-  ops.store.state.note = note;
+  note.mockRestore();
   const third = await login(ops);
   expect([await see(await again(), second), await see(await again(), third)]).toEqual([200, 200]);
 });
