@@ -44,7 +44,7 @@ export function createCompose(
     const { gravity = 'warning', page = '/' } = rules[name] ?? {};
     return {
       text,
-      content: text.length > CONTENT ? `${text.slice(0, CONTENT - 1)}…` : text,
+      content: text.length > CONTENT ? `${text.slice(0, CONTENT - 1).toWellFormed()}…` : text,
       name,
       gravity: detail === null ? 'clear' : gravity,
       instance,
