@@ -103,6 +103,9 @@ const schema = z.object({
   HANDLERS_DIR: z.string().default('src/handlers'),
   RUN_CONCURRENCY: whole(1, 1_024, 32),
   PAID_OPERATIONS: choice(['refuse', 'allow'], 'refuse'),
+  BACKUP_DIR: z.string().transform(pathOf).optional(),
+  BACKUP_EVERY_HOURS: whole(1, 8_760, 24),
+  BACKUP_KEEP: whole(1, 1_000, 7),
   RETENTION_DAYS: whole(1, 36_500, 30),
   PAYLOAD_RETENTION_DAYS: whole(1, 36_500, 30),
   OPS_PORT: whole(0, 65_535, 3001),
@@ -111,6 +114,7 @@ const schema = z.object({
   OPS_READ_TOKEN: token.optional(),
   OPS_ORIGIN: url("the page's address behind its proxy").optional(),
   ALERT_URL: url('that takes a JSON POST').optional(),
+  HEARTBEAT_URL: url('that takes a GET').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
   LOG_FORMAT: choice(['json', 'pretty'], process.stdout.isTTY ? 'pretty' : 'json'),
 });
@@ -133,6 +137,8 @@ function faultsBetween(env: Env): string[] {
   const calls = Number(env['API_CALLS_PER_MINUTE']);
   if (Number(env['RECONCILE_CALLS_PER_MINUTE'] ?? 20) >= calls)
     faults.push(`RECONCILE_CALLS_PER_MINUTE must be below API_CALLS_PER_MINUTE (${calls}): handlers have the rest`);
+  if (env['BACKUP_DIR'] && /^postgres/.test(env['DATABASE_URL'] ?? ''))
+    faults.push('BACKUP_DIR is for an SQLite store: back up PostgreSQL by pg_dump, or the snapshots of its provider');
   if (env['MOVE_FROM'] && !/^postgres/.test(env['DATABASE_URL'] ?? ''))
     faults.push('DATABASE_URL must name the PostgreSQL store into which MOVE_FROM is moved');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
@@ -190,13 +196,18 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   maskFromNowOn(values);
   const parsed = schema.safeParse(values);
   if (!parsed.success) {
-    for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${wordingOf(issue.message)}`);
+    for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${issue.message}`);
   }
   faults.push(...faultsBetween(values));
   const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
   if (own.length > 0) throw new ConfigError(own);
   // If ignored faults remain, only the variables in `only` are read, and the others get their defaults.
-  const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
+  const config =
+    parsed.data ??
+    schema.parse({
+      WEBHOOK_SECRET: 'whsec_0000000000000000',
+      ...Object.fromEntries((only ?? []).map((name) => [name, values[name]])),
+    });
   const file = /^sqlite:(.*)$/s.exec(config.DATABASE_URL)?.[1];
   const storePath = file === undefined ? null : realOf(pathOf(file));
   return {
@@ -208,14 +219,6 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
     storeUrl: storePath === null ? config.DATABASE_URL : `sqlite:${storePath}`,
     handlersDir: pathOf(config.HANDLERS_DIR),
   };
-}
-
-function pick(values: Env, names: string[]): Env {
-  return Object.fromEntries(names.map((name) => [name, values[name]]));
-}
-
-function wordingOf(message: string): string {
-  return message.startsWith('Invalid input') ? 'is required' : message;
 }
 
 /** Resolves a symbolic link to the store, because SQLite's other files are beside the real file. */

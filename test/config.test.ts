@@ -36,6 +36,9 @@ const DEFAULTS = {
   HANDLERS_DIR: 'src/handlers',
   RUN_CONCURRENCY: 32,
   PAID_OPERATIONS: 'refuse',
+  BACKUP_DIR: undefined,
+  BACKUP_EVERY_HOURS: 24,
+  BACKUP_KEEP: 7,
   RETENTION_DAYS: 30,
   PAYLOAD_RETENTION_DAYS: 30,
   OPS_PORT: 3001,
@@ -44,6 +47,7 @@ const DEFAULTS = {
   OPS_READ_TOKEN: undefined,
   OPS_ORIGIN: undefined,
   ALERT_URL: undefined,
+  HEARTBEAT_URL: undefined,
   LOG_LEVEL: 'info',
   LOG_FORMAT: 'json',
 };
@@ -74,6 +78,9 @@ const OTHERS: Record<keyof typeof DEFAULTS, string> = {
   HANDLERS_DIR: '/opt/handlers',
   RUN_CONCURRENCY: '1',
   PAID_OPERATIONS: 'allow',
+  BACKUP_DIR: 'backups',
+  BACKUP_EVERY_HOURS: '6',
+  BACKUP_KEEP: '2',
   RETENTION_DAYS: '365',
   PAYLOAD_RETENTION_DAYS: '7',
   OPS_PORT: '4001',
@@ -82,11 +89,16 @@ const OTHERS: Record<keyof typeof DEFAULTS, string> = {
   OPS_READ_TOKEN: `${TOKEN}1`,
   OPS_ORIGIN: 'https://ops.example.com',
   ALERT_URL: 'https://chat.example.com/hook',
+  HEARTBEAT_URL: 'https://beats.example.com/key',
   LOG_LEVEL: 'debug',
   LOG_FORMAT: 'pretty',
 };
 
-const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
+const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL', 'HEARTBEAT_URL'] as const;
+
+/** MOVE_FROM needs a PostgreSQL store, and BACKUP_DIR an SQLite store. */
+const { BACKUP_DIR, ...WITH_SERVER } = OTHERS;
+const WITH_FILE: Env = { ...OTHERS, MOVE_FROM: undefined, DATABASE_URL: 'sqlite:/var/lib/kit/events.db' };
 
 function load(env: Env = {}): Config {
   return loadConfig({ WEBHOOK_SECRET: SECRET, ...env });
@@ -127,7 +139,7 @@ describe('a variable', () => {
   });
 
   test('can be set to another value', () => {
-    const config = load(OTHERS) as Record<string, unknown>;
+    const config = { ...load(WITH_SERVER), BACKUP_DIR: load(WITH_FILE).BACKUP_DIR } as Record<string, unknown>;
     for (const [name, value] of Object.entries(DEFAULTS)) {
       expect(Object.hasOwn(config, name), name).toBe(true);
       expect(config[name], name).not.toEqual(value);
@@ -148,12 +160,12 @@ describe('a variable', () => {
   });
 
   test('that is a list or a path is parsed', () => {
-    const { MOVE_FROM: _, ...others } = OTHERS;
-    const file = { DATABASE_URL: 'sqlite:/var/lib/kit/events.db', WEBHOOK_SECRET: `${SECRET}, ${SECRET}2` };
-    const config = load({ ...others, ...file });
-    expect(load(OTHERS)).toMatchObject({ storePath: null, storeUrl: OTHERS.DATABASE_URL });
+    const file = { WEBHOOK_SECRET: `${SECRET}, ${SECRET}2` };
+    const config = load({ ...WITH_FILE, ...file });
+    expect(load(WITH_SERVER)).toMatchObject({ storePath: null, storeUrl: OTHERS.DATABASE_URL });
     expect(config.WEBHOOK_SECRET).toEqual([SECRET, `${SECRET}2`]);
     expect(config.EVENT_TYPES).toEqual(['MessageReceived', 'MessageSent']);
+    expect(isAbsolute(config.BACKUP_DIR ?? '')).toBe(true);
     expect([config.storePath, config.handlersDir]).toEqual(['/var/lib/kit/events.db', '/opt/handlers']);
     expect(isAbsolute(load().storePath ?? '') && isAbsolute(load().handlersDir)).toBe(true);
   });
@@ -345,7 +357,7 @@ describe('secrets', () => {
 
   test.each(SECRETS)('%s may be in a file', (name) => {
     const path = join(folderWith({ secret: `${OTHERS[name]}\n` }), 'secret');
-    const { [name]: _, ...rest } = OTHERS;
+    const { [name]: _, ...rest } = WITH_SERVER;
     const config = loadConfig({ ...rest, [`${name}_FILE`]: path });
     expect(String(config[name])).toBe(OTHERS[name]);
   });
@@ -385,10 +397,16 @@ describe('secrets', () => {
       OPS_TOKEN: 'hush',
       OPS_READ_TOKEN: 'hush',
       ALERT_URL: 'hush',
+      HEARTBEAT_URL: 'hush',
     });
     expect(faults.length).toBeGreaterThan(4);
     expect(faults.join('\n')).not.toContain('hush');
   });
+});
+
+test('BACKUP_DIR is refused with a PostgreSQL store, and the fault names its own tools', () => {
+  const env = { WEBHOOK_SECRET: SECRET, BACKUP_DIR, DATABASE_URL: OTHERS.DATABASE_URL };
+  expect(faultsOf(env)).toEqual([expect.stringMatching(/^BACKUP_DIR .*pg_dump/)]);
 });
 
 describe('.env', () => {

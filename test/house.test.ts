@@ -15,7 +15,7 @@ const FLOORS = [
   ['kit.ts'],
   ['processes'],
   ['receive', 'run', 'keep'],
-  ['reconcile', 'alarms', 'admin'],
+  ['reconcile', 'alarms', 'admin', 'backups'],
   ['ops', 'cli'],
   ['handlers', 'entries', 'tools'],
   ['testing.ts'],

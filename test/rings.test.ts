@@ -9,7 +9,7 @@ const MAP = readFileSync(join(SRC, 'README.md'), 'utf8');
 const LIMITS = { path: 4_828, core: 13_810, modules: 13_408, postgres: 3_000 };
 
 const MODULES =
-  /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|shown|admin|alarms|replay)\.ts$|^store\/(sql|sqlite)\/((read|admin|replay)\/|alarms\.ts)/;
+  /^(service|reconcile|alarms|admin|ops|cli|backups)\/|^store\/(read|shown|admin|alarms|replay)\.ts$|^store\/(sql|sqlite)\/((read|admin|replay)\/|alarms\.ts)/;
 const POSTGRES = /^store\/postgres\//;
 const OTHERS = /^(tools|handlers)\/|^(testing|events)\.ts$/;
 

@@ -9,6 +9,7 @@ import { MISMATCH_FROM } from '../receive/bad-signatures.ts';
 import { orNone } from '../store/or-none.ts';
 import type { Alarm } from '../store/read.ts';
 import { createNotifier } from './notifier.ts';
+import type { Compose } from './post.ts';
 import { createObserver, type ObserverOptions } from './observer.ts';
 import { createRaised } from './raised.ts';
 import { RECENT_MS } from './recent-counters.ts';
@@ -19,6 +20,7 @@ const ASK_REPLAY_MS = 20_000;
 export interface AlarmsOptions extends ObserverOptions {
   log: Logger;
   alertUrl: string | undefined;
+  compose: Compose;
   /** How `npx kit` is typed, so that it finds this store. */
   kit?: string;
   /** Starts a reconciliation at once, because replay shows whether deliveries are missing. */
@@ -38,8 +40,8 @@ export interface Alarms {
 }
 
 export function createAlarms(options: AlarmsOptions): Alarms {
-  const { store, clock, log, alertUrl, reconcileNow, signal } = options;
-  const raised = createRaised({ clock, log, notifier: createNotifier({ url: alertUrl, clock, log, signal }) });
+  const { store, clock, log, alertUrl, compose, reconcileNow, signal } = options;
+  const raised = createRaised({ clock, log, notifier: createNotifier({ url: alertUrl, compose, clock, log, signal }) });
   const look = createObserver(options);
   let restored = false;
   let silent = false;

@@ -14,14 +14,18 @@ export function createFailingHeads(store: Pick<Store, 'alarms'>, clock: Clock) {
   let failsAfter = new Map<number, number>();
   let stuck: FailingHead[] = [];
 
-  return async (): Promise<FailingHead[]> => {
+  /** `isPaused`: the time of a pause is no failure, so it does not count. */
+  return async (isPaused: (handler: string) => boolean): Promise<FailingHead[]> => {
     const now = clock.monotonic();
     if (now - lookedAfter < LOOK_MS) return stuck;
     const heads = await store.alarms.failingHeads(HEADS);
     lookedAfter = now;
     const before = failsAfter;
     failsAfter = new Map(
-      heads.map(({ task, since }) => [task, before.get(task) ?? now - Math.max(0, clock.now() - since)]),
+      heads.map(({ task, handler, since }) => {
+        const known = before.get(task) ?? now - Math.max(0, clock.now() - since);
+        return [task, isPaused(handler) ? now : known];
+      }),
     );
     stuck = heads.filter(({ task }) => now - (failsAfter.get(task) ?? now) >= STUCK_MS);
     return stuck;

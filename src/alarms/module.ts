@@ -2,11 +2,14 @@
 import { startLoop, type Loop } from '../base/loop.ts';
 import type { KeepModule } from '../keep/module.ts';
 import { createAlarms } from './alarms.ts';
+import { createHeartbeat } from './heartbeat.ts';
 import { kitCommand } from './kit-command.ts';
+import { createCompose } from './post.ts';
 import { RULES } from './rules/index.ts';
 
 const LOOK_MS = 2_000;
 const NOTIFY_MS = 1_000;
+const HOUR_MS = 3_600_000;
 
 export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accounts, leading, shared }) => {
   const stopping = new AbortController();
@@ -17,6 +20,8 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
     accounts,
     freeBytes,
     alertUrl: config.ALERT_URL,
+    compose: createCompose(config, RULES, process.ppid),
+    backupEveryMs: config.BACKUP_DIR === undefined ? undefined : config.BACKUP_EVERY_HOURS * HOUR_MS,
     kit: kitCommand(config),
     reconcileNow: () => shared.reconcile(),
     signal: stopping.signal,
@@ -40,6 +45,8 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
       return LOOK_MS;
     });
     loops.push(notifying, looking);
+    const { HEARTBEAT_URL: url } = config;
+    if (url) loops.push(startLoop(createHeartbeat(url, { accounts, clock, log, signal: stopping.signal })));
   }
   return {
     stop() {

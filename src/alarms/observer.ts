@@ -12,12 +12,14 @@ import { createAttemptCounters } from './attempt-counters.ts';
 import { createFailingHeads } from './failing-heads.ts';
 import { createMoments, type Moments } from './moments.ts';
 import { createRecentCounters, RECENT_MS } from './recent-counters.ts';
-import { NOTHING_SEEN, type Observation } from './rules/observation.ts';
+import { isPaused, NOTHING_SEEN, type Observation } from './rules/observation.ts';
 
 export interface ObserverOptions {
   store: Store;
   clock: Clock;
   freeBytes: () => number;
+  /** The interval of scheduled backups, milliseconds. Undefined: there are none. */
+  backupEveryMs?: number | undefined;
   /** The reports of the main process about itself. */
   accounts?: Pick<Accounts, 'latest' | 'worstRun'> | undefined;
 }
@@ -27,13 +29,14 @@ export interface ObserverOptions {
  * whether the store could be read.
  */
 // oxlint-disable-next-line max-lines-per-function -- one observation, each part with its memory
-export function createObserver({ store, clock, freeBytes, accounts }: ObserverOptions) {
+export function createObserver({ store, clock, freeBytes, backupEveryMs, accounts }: ObserverOptions) {
   const growthOf = createRecentCounters(store, clock);
   const attemptsOf = createAttemptCounters(store, clock);
   const stuckLanes = createFailingHeads(store, clock);
   const moments = createMoments(clock);
   const runDown = createDuration(clock);
   const differ = createDuration(clock);
+  const began = clock.monotonic();
   let worst = { run: 0, after: -Infinity };
   let last: Observation = { ...NOTHING_SEEN, now: clock.now() };
 
@@ -43,14 +46,15 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     const stored = await store.read.status(now);
     moments.look();
     const refusals = await store.state.get('refusals');
+    const paused = await pausedNow();
     const status = withoutSteps(withAccount(stored, accounts?.latest()), moments);
     const counters = await store.read.counters();
     return {
       now,
-      status,
+      status: { ...status, oldestReadySeconds: await oldestOf(status, paused, now) },
       recent: await growthOf(counters),
       attempts: await attemptsOf(counters),
-      stuck: await stuckLanes(),
+      stuck: await stuckLanes((handler) => isPaused({ paused }, handler)),
       freeBytes: freeBytes(),
       runDownMs: runDownMs(status),
       differMs: differ(differing(status.instances).length > 0),
@@ -64,8 +68,33 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
       cause: await store.alarms.newestDeadGroup(),
       contradicted: await store.alarms.lastContradicted(),
       crashes: await store.state.get('crashes'),
+      paused,
+      backups: await backups(),
       broken: await store.alarms.brokenHandlers(),
     };
+  }
+
+  async function pausedNow(): Promise<Observation['paused']> {
+    const paused = Object.entries(await store.state.get('paused'));
+    return Object.fromEntries(
+      paused.map(([name, one]) => [name, { ...one, at: moments.moment(`paused ${name}`, one.at) }]),
+    );
+  }
+
+  /** The age of the oldest task that no pause holds. */
+  async function oldestOf(status: Status, paused: Observation['paused'], now: number): Promise<number | null> {
+    if (Object.keys(paused).length === 0 || status.oldestReadySeconds === null) return status.oldestReadySeconds;
+    const others = (await store.read.handlers(now)).filter(({ name }) => !isPaused({ paused }, name));
+    const oldest = Math.max(-1, ...others.map(({ oldestSeconds }) => oldestSeconds ?? -1));
+    return oldest < 0 ? null : Math.min(oldest, status.oldestReadySeconds);
+  }
+
+  async function backups(): Promise<Observation['backups']> {
+    if (backupEveryMs === undefined) return null;
+    const newest = await store.state.get('backup');
+    const at = newest?.verifiedAt ?? null;
+    const ageMs = at === null ? clock.monotonic() - began : clock.now() - moments.moment('backup', at);
+    return { dueMs: 2 * backupEveryMs + 3_600_000, ageMs, last: newest };
   }
 
   function runDownMs({ processes }: Status): number {

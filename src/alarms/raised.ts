@@ -47,9 +47,9 @@ export function createRaised({ clock, log, notifier }: { clock: Clock; log: Logg
   const forgotten = new Set<string>();
 
   async function post(entry: Entry): Promise<void> {
-    const { name, detail, cleared, firing, peak, toldAt } = entry;
+    const { name, detail, cleared, firing, peak, toldAt, since } = entry;
     if (cleared && toldAt === null) return remove(name);
-    if (!(await notifier.post(`${name}: ${cleared ? 'all clear' : detail}`))) return;
+    if (!(await notifier.post({ name, since: iso(since) ?? '', detail: cleared ? null : detail }))) return;
     if (!cleared) {
       if (toldAt !== null) log.warn({ alarm: name }, detail);
       // `peak` was read before the post, so a rise during the post is posted next.

@@ -13,10 +13,11 @@ export const SECRETS = [
   'OPS_TOKEN',
   'OPS_READ_TOKEN',
   'ALERT_URL',
+  'HEARTBEAT_URL',
   'DATABASE_URL',
 ] as const;
 /** Handlers have no use for these, so `run` does not get them. */
-export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
+export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL', 'HEARTBEAT_URL'];
 /** Shorter texts could be part of any word. */
 const SHORTEST = 8;
 

@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 const EVERY_MS = 250;
 const RESTART_BYTES = 32 * 1024 * 1024;
 
+/** The step of a loop. */
 export function createCheckpointer(store: Pick<Store, 'keep'>) {
   let bytes = 0;
   return async (): Promise<number> => {

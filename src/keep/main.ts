@@ -30,12 +30,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   const clock = clockOf(store);
   const recover = createRecovery(log, systemClock, 50);
 
-  const prune = createPruner({
-    store,
-    clock,
-    retentionDays: config.RETENTION_DAYS,
-    payloadDays: config.PAYLOAD_RETENTION_DAYS,
-  });
+  const { RETENTION_DAYS: retentionDays, PAYLOAD_RETENTION_DAYS: payloadDays } = config;
   const site = siteOf(config.storeUrl);
   const accounts = createAccounts(clock);
   owner.onAccount((account) => accounts.take(account));
@@ -69,7 +64,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   void leading.promise.then(() =>
     loops.push(
       startLoop(createCheckpointer(store), recover),
-      startLoop(prune, recover),
+      startLoop(createPruner({ store, clock, retentionDays, payloadDays }), recover),
       startLoop(async () => {
         await store.read.sample(clock.now());
         return SAMPLE_MS - (clock.now() % SAMPLE_MS);

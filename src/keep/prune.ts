@@ -21,6 +21,7 @@ export interface PruneOptions {
   payloadDays: number;
 }
 
+/** The step of a loop. */
 export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions) {
   let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
   let after: Receipt | null = null;

@@ -4,10 +4,9 @@
 // Origin must name this machine or OPS_ORIGIN, so that no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Context } from 'koa';
-import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config.ts';
 import { decide, isKnownHost, sourceOf, type Decision, type What, type Who } from './decision.ts';
-import { createSessions } from './sessions.ts';
+import { createSessions, type SessionOptions } from './sessions.ts';
 import type { WrongTokens } from './wrong-tokens.ts';
 
 export type AccessConfig = Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
@@ -20,18 +19,26 @@ export interface Access {
   /** For browsers: a session counts like its token. A form must come from a page of this port. */
   page(ctx: Context, what: What): Decision;
   /** Opens a session if the token is right, however many wrong ones came before. */
-  login(ctx: Context, token: string): 'in' | 'wrong' | 'throttled';
-  logout(ctx: Context): void;
+  login(ctx: Context, token: string): Promise<'in' | 'wrong' | 'throttled'>;
+  /** Throws StoreError if the store still holds the session. */
+  logout(ctx: Context): Promise<void>;
+  /** Reads the session of the request. Call it before the others. */
+  look(ctx: Context): Promise<void>;
   /** Whether the request has a session that a log-out can end. */
   session(ctx: Context): boolean;
 }
 
-export function createAccess(config: AccessConfig, clock: Clock, wrongTokens: WrongTokens): Access {
+export function createAccess(
+  config: AccessConfig,
+  rest: Pick<SessionOptions, 'store' | 'clock'>,
+  wrongTokens: WrongTokens,
+): Access {
   const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
   const outside = origin === undefined ? undefined : new URL(origin);
   const open = token === undefined && readToken === undefined;
   const canReveal = token !== undefined;
-  const sessions = createSessions(clock, outside?.protocol === 'https:');
+  const tokens = { writer: token, reader: readToken };
+  const sessions = createSessions({ ...rest, tokens, secure: outside?.protocol === 'https:' });
 
   function holderOf(given: string | undefined): Who | undefined {
     if (given === undefined) return undefined;
@@ -61,13 +68,14 @@ export function createAccess(config: AccessConfig, clock: Clock, wrongTokens: Wr
       return decide({ ...asked(ctx, false), what, canReveal });
     },
     page: (ctx, what) => decide({ ...asked(ctx, true), what, canReveal }),
-    login(ctx, given) {
+    async login(ctx, given) {
       const who = holderOf(given);
       if (!who) return wrongTokens.refuse(ctx, 'form');
-      sessions.begin(ctx, who);
+      await sessions.begin(ctx, who);
       return 'in';
     },
     logout: (ctx) => sessions.end(ctx),
+    look: (ctx) => sessions.look(ctx),
     session: (ctx) => sessions.of(ctx) !== undefined,
   };
 }

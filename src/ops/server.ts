@@ -27,7 +27,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
     wrongTokens,
     view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
-    access: createAccess(config, options.clock, wrongTokens),
+    access: createAccess(config, options, wrongTokens),
     jobs: createJobs(options),
     concurrency: config.RUN_CONCURRENCY,
   };
@@ -44,6 +44,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
       return;
     }
     try {
+      await context.access.look(ctx);
       await next();
       if (ctx.method === 'GET' && ctx.status >= 404 && !ctx.body && !ctx.path.startsWith('/api/')) await lost(ctx);
     } catch (error) {

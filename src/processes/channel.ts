@@ -136,7 +136,7 @@ export function joinOwner() {
   };
 }
 
-function endWithOwner(): void {
+export function endWithOwner(): void {
   // SIGKILL, because `process.exit` waits for threads of the runtime and may never end.
   process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
   // A handler that spins blocks this event loop, so another thread checks that the main process still runs.

@@ -3,7 +3,6 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Origin, Unreadable } from '../wire/event.ts';
 import type { Failures, ReplayState, StreamState } from './keep.ts';
 import type { Instance, Role } from './processes.ts';
-import type { KeptState } from './state.ts';
 import type { RerunAt, ShownState, StoredEvent, TaskState } from './work.ts';
 
 export interface Alarm {
@@ -41,7 +40,7 @@ export interface Status {
   /** Handlers that are not loaded, but keep their place: their events since then wait. ISO 8601. */
   waiting: { handler: string; since: string }[];
   /** An SQLite store is being copied into this one, and handlers pause. Null: not now. */
-  moving: KeptState['moving'];
+  moving: Moving | null;
 }
 
 export interface EventFilter {
@@ -95,6 +94,30 @@ export interface Pause {
   since: string;
   reason: string | null;
   all: boolean;
+}
+
+/** What has been copied of a store that is moved. */
+export interface MoveProgress {
+  rows: number;
+  of: number;
+}
+
+/** An SQLite store is being copied into this one. `since`: ISO 8601, when this was noted. */
+export interface Moving extends MoveProgress {
+  since: string;
+}
+
+/** The scheduled backups. */
+export interface Backup {
+  /** When the last attempt began, Unix milliseconds. */
+  at: number;
+  /** The newest verified copy: when it was begun, its path, and its size. Null: there is none. */
+  verifiedAt: number | null;
+  file: string | null;
+  bytes: number | null;
+  /** The attempts since then that failed, and why the last one did. */
+  failures: number;
+  error: string | null;
 }
 
 export interface HandlerFigures {

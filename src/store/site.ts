@@ -1,5 +1,5 @@
 // Where a store is, and what the processes need of that place before, and beside, its roles.
-import type { MoveProgress } from './state.ts';
+import type { MoveProgress } from './shown.ts';
 import type { Store, StoreError } from './store.ts';
 
 /** A start is refused if the store cannot be written for this long, milliseconds. */

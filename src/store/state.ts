@@ -2,6 +2,7 @@
 import type { Cursor } from '../wire/cursor.ts';
 import type { Ahead, Crash, KeptHealth, Receipts, Refusal, ReplayRun, ReplayState, VerifyAccount } from './keep.ts';
 import type { Reloaded } from './processes.ts';
+import type { Backup, Moving } from './shown.ts';
 import type { TaskState } from './work.ts';
 
 /**
@@ -55,12 +56,6 @@ export function addTo(counts: Counts, name: Counter, by = 1): void {
   counts[name] = (counts[name] ?? 0) + by;
 }
 
-/** What has been copied of a store that is moved. */
-export interface MoveProgress {
-  rows: number;
-  of: number;
-}
-
 /** Values that one process keeps and others read. Null: it was never kept. */
 export interface KeptState {
   watermark: Cursor | null;
@@ -89,6 +84,10 @@ export interface KeptState {
   snapshots: { at: number; counters: Record<string, number> }[] | null;
   /** Paused handlers by name; `*`: all. `at`: Unix milliseconds. */
   paused: Record<string, { at: number; reason: string | null }>;
+  /** Null: no backup was tried. */
+  backup: Backup | null;
+  /** The ends of the log-in sessions of the ops port, Unix milliseconds, by digest. */
+  sessions: Record<string, number>;
   /** The last crashes, newest first. The main process writes them. */
   crashes: Crash[];
   /** The result of `npx kit verify`. */
@@ -105,8 +104,7 @@ export interface KeptState {
   reloaded: Reloaded | null;
   /** The number of the last start of `run`. */
   boot: number | null;
-  /** An SQLite store is being copied into this one. `since`: ISO 8601, when this was noted. */
-  moving: (MoveProgress & { since: string }) | null;
+  moving: Moving | null;
   /** The name of the store that this one was moved to: JSON. */
   moved_to: string | null;
   /** When an SQLite store had been moved into this one, Unix milliseconds. */
@@ -166,6 +164,7 @@ const DEFAULTS: Partial<KeptState> = {
   replay_runs: [],
   crashes: [],
   paused: {},
+  sessions: {},
   compared: 0,
   reconcile_asked: 0,
   refusals: {},

@@ -14,6 +14,7 @@ import {
   type TestClock,
   type TestLog,
 } from '../reconcile/harness.ts';
+import { COMPOSE } from './alert-endpoint.ts';
 
 const GB = 1024 ** 3;
 const DAY_MS = 86_400_000;
@@ -68,6 +69,7 @@ describe('the notification of people', () => {
       clock,
       log: testLog.log,
       alertUrl: url,
+      compose: COMPOSE,
       freeBytes: () => freeBytes,
       ...(signal && { signal }),
     });
@@ -97,7 +99,14 @@ describe('the notification of people', () => {
     let oldestReadySeconds = 0;
     const status = async (now: number) => ({ ...(await file.store.read.status(now)), oldestReadySeconds });
     const store = { ...file.store, read: { ...file.store.read, status } };
-    const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl: undefined, freeBytes: () => 100 * GB });
+    const alarms = createAlarms({
+      store,
+      clock,
+      log: testLog.log,
+      alertUrl: undefined,
+      compose: COMPOSE,
+      freeBytes: () => 100 * GB,
+    });
     step = () => alarms.step();
     for (let minute = 0; minute < 10; minute++) {
       await file.store.state.note({ 'attempts.done.answer': 600 });
@@ -109,6 +118,27 @@ describe('the notification of people', () => {
       await steps(60_000, 20_000);
     }
     expect(await raised()).toContain('handler_failing');
+  });
+
+  test('the waiting tasks of a paused handler do not raise handler_failing for another that fails now and then', async () => {
+    const status = async (now: number) => ({ ...(await file.store.read.status(now)), oldestReadySeconds: 9_000 });
+    const one = { loaded: true, waiting: 1, dead: 0 };
+    const handlers = async () => [
+      { ...one, name: 'answer', oldestSeconds: 9_000, paused: { since: '', reason: null, all: false } },
+      { ...one, name: 'other', oldestSeconds: 5, paused: null },
+    ];
+    const store = { ...file.store, read: { ...file.store.read, status, handlers } };
+    const rest = { clock, log: testLog.log, alertUrl: undefined, compose: COMPOSE, freeBytes: () => 100 * GB };
+    const alarms = createAlarms({ store, ...rest });
+    step = () => alarms.step();
+    await file.store.state.note({}, { paused: JSON.stringify({ answer: { at: clock.time, reason: null } }) });
+    await steps(10_000);
+    await file.store.state.note({ 'attempts.retry.other': 3 });
+    await steps(10_000);
+    expect(await raised()).toEqual([]);
+    await file.store.state.note({}, { paused: '{}' });
+    await steps(10_000);
+    expect(await raised()).toEqual(['handler_failing']);
   });
 
   test('run_crashing is posted if `run` shows no sign of life for long, even without a crash', async () => {
@@ -139,7 +169,14 @@ describe('the notification of people', () => {
       clear: (...given: Parameters<typeof real.alarms.clear>) => ifRoom(() => real.alarms.clear(...given)),
     };
     let freeBytes = 0;
-    const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl, freeBytes: () => freeBytes });
+    const alarms = createAlarms({
+      store,
+      clock,
+      log: testLog.log,
+      alertUrl,
+      compose: COMPOSE,
+      freeBytes: () => freeBytes,
+    });
     for (let n = 0; n < 5; n++, clock.time += 2_000) await turn(alarms);
     expect(texts()).toEqual([expect.stringMatching(/^disk_low: nothing is left/)]);
     full = false;
@@ -156,6 +193,7 @@ describe('the notification of people', () => {
       clock,
       log: testLog.log,
       alertUrl,
+      compose: COMPOSE,
       freeBytes: () => 100 * GB,
       reconcileNow: () => void asked++,
     });
@@ -181,6 +219,7 @@ describe('the notification of people', () => {
       clock,
       log: testLog.log,
       alertUrl,
+      compose: COMPOSE,
       freeBytes: () => 100 * GB,
       reconcileNow,
     });

@@ -53,8 +53,14 @@ test('E48: a lane is stuck when its first task has failed for 15 minutes, howeve
     });
     expect(settle).toHaveLength(1);
     await store.work.turn({ ...turn, now: clock.time, settle, room: 0 });
-    expect(await stuck()).toEqual([]);
+    expect(await stuck(() => false)).toEqual([]);
   }
   clock.time += 40_000;
-  expect(await stuck()).toMatchObject([{ handler: 'answer', key: 'c:1', behind: 1 }]);
+  expect(await stuck(() => false)).toMatchObject([{ handler: 'answer', key: 'c:1', behind: 1 }]);
+  clock.time += 40_000;
+  expect(await stuck((name) => name === 'answer'), 'paused').toEqual([]);
+  clock.time += 600_000;
+  expect(await stuck(() => false), 'after the pause it has time to work').toEqual([]);
+  clock.time += 600_000;
+  expect(await stuck(() => false)).toHaveLength(1);
 });

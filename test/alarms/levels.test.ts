@@ -2,7 +2,7 @@
 // of the wall clock does not cause or prevent a post.
 import { expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
-import { listenForAlerts } from './alert-endpoint.ts';
+import { COMPOSE, listenForAlerts } from './alert-endpoint.ts';
 import { fanOut, deliver, end, type Ops } from '../ops/harness.ts';
 import { createStoreFile, createTestLog, START, type StoreFile } from '../reconcile/harness.ts';
 
@@ -34,7 +34,14 @@ async function setUp(): Promise<Bench> {
   // The wall clock can be set while no time passes.
   const clock = { time: START, passed: 0, now: () => clock.time, monotonic: () => clock.passed };
   const begin = () =>
-    createAlarms({ store: file.store, clock, log: createTestLog().log, alertUrl, freeBytes: () => bench.free });
+    createAlarms({
+      store: file.store,
+      clock,
+      log: createTestLog().log,
+      alertUrl,
+      compose: COMPOSE,
+      freeBytes: () => bench.free,
+    });
   let alarms: ReturnType<typeof begin>;
   const bench: Bench = {
     ...file,

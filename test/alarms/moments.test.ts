@@ -4,6 +4,7 @@ import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createMoments } from '../../src/alarms/moments.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { createStoreFile, createTestLog, START } from '../reconcile/harness.ts';
+import { COMPOSE } from './alert-endpoint.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -50,7 +51,14 @@ async function setUp() {
   onTestFinished(() => file.remove());
   const { clock, pass } = createClock();
   const log = createTestLog().log;
-  const alarms = createAlarms({ store: file.store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
+  const alarms = createAlarms({
+    store: file.store,
+    clock,
+    log,
+    alertUrl: undefined,
+    compose: COMPOSE,
+    freeBytes: () => 1e12,
+  });
   const up = () => alarms.up().map(({ name }) => name);
   async function steps(ms: number): Promise<void> {
     for (let gone = 0; gone < ms; gone += 10_000) {

@@ -3,8 +3,9 @@ import type { ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { createRaised, type Firing, type Raised } from '../../src/alarms/raised.ts';
 import { createNotifier, type Notifier } from '../../src/alarms/notifier.ts';
+import type { News } from '../../src/alarms/post.ts';
 import { StoreError } from '../../src/store/store.ts';
-import { listenForAlerts } from './alert-endpoint.ts';
+import { COMPOSE, listenForAlerts } from './alert-endpoint.ts';
 import { createClock, createStoreFile, createTestLog, type TestClock } from '../reconcile/harness.ts';
 
 interface Bench {
@@ -27,11 +28,13 @@ async function setUp(): Promise<Bench> {
   onTestFinished(close);
   const clock = createClock();
   const { log } = createTestLog();
-  const notifier = createNotifier({ url, clock, log });
+  const notifier = createNotifier({ url, compose: COMPOSE, clock, log });
   const again = (): Raised => createRaised({ clock, log, notifier });
   const bench: Bench = { raised: again(), clock, notifier, url, posts, open: [], slow: false, again };
   return bench;
 }
+
+const about = (detail: string): News => ({ name: 'gap_open', since: '2026-01-31T12:00:00.000Z', detail });
 
 const firing = (...alarms: [name: string, detail: string, level?: number, news?: number][]): Map<string, Firing> =>
   new Map(alarms.map(([name, detail, level = 1, news = 0]) => [name, { detail, level, news }]));
@@ -91,11 +94,11 @@ test('E41: a level whose post failed is posted when ALERT_URL answers again, eve
   const { raised, clock, notifier, url } = bench;
   raised.update(firing(['failure_run', '3 in a row', 2]));
   await raised.notify();
-  notifier.useUrl('http://127.0.0.1:1/');
+  notifier.use('http://127.0.0.1:1/', COMPOSE);
   raised.update(firing(['failure_run', '15 in a row', 5]));
   await raised.notify();
   raised.update(firing(['failure_run', 'lately, 15 in a row', 1]));
-  notifier.useUrl(url);
+  notifier.use(url, COMPOSE);
   clock.time += 2_000;
   await raised.notify();
   expect(bench.posts).toEqual(['failure_run: 3 in a row', 'failure_run: lately, 15 in a row']);
@@ -141,10 +144,10 @@ test('E40: an alarm that was raised before the store could be read is not posted
 test('a new ALERT_URL is used at once, without the pause of the old one', async () => {
   const bench = await setUp();
   const { notifier, url } = bench;
-  notifier.useUrl('http://127.0.0.1:1/');
-  expect(await notifier.post('one')).toBe(false);
-  expect(await notifier.post('two'), 'a pause').toBe(false);
-  notifier.useUrl(url);
-  expect(await notifier.post('three')).toBe(true);
-  expect(bench.posts).toEqual(['three']);
+  notifier.use('http://127.0.0.1:1/', COMPOSE);
+  expect(await notifier.post(about('one'))).toBe(false);
+  expect(await notifier.post(about('two')), 'a pause').toBe(false);
+  notifier.use(url, COMPOSE);
+  expect(await notifier.post(about('three'))).toBe(true);
+  expect(bench.posts).toEqual(['gap_open: three']);
 });

@@ -8,7 +8,7 @@ import { address } from '../../src/cli/doctor/address.ts';
 import { kindOf } from '../../src/base/ip-address.ts';
 import { clocks, key, replay } from '../../src/cli/doctor/service.ts';
 import { configuration, secrets } from '../../src/cli/doctor/setup.ts';
-import { alarms, file, folder } from '../../src/cli/doctor/store.ts';
+import { alarms, backups, file, folder } from '../../src/cli/doctor/store.ts';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import { startOf } from '../../src/base/process-start.ts';
 import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
@@ -212,4 +212,29 @@ test('a store file other than the one that the receiver has open is reported', a
   copyFileSync(path, join(at, 'copy.db'));
   const { text } = await see([folder, file], { DATABASE_URL: `sqlite:${at}/copy.db` });
   expect(text).toContain('has another file open → start the kit again');
+});
+
+test('the newest backup, a missing folder, a failed attempt, and a folder on the disk of the store are reported', async () => {
+  const store = openSqlite(join(at, 'events.db'), { owner: true });
+  const look = async (BACKUP_DIR = at) =>
+    (await see([backups], { DATABASE_URL: `sqlite:${at}/events.db`, BACKUP_DIR })).text;
+  expect((await see([backups], { DATABASE_URL: `sqlite:${at}/events.db` })).text).toContain('BACKUP_DIR is not set');
+  expect(await look(join(at, 'none'))).toContain(
+    `warning backups: there is no folder ${at}/none → mount it, or create`,
+  );
+  expect(await look()).toContain('warning backups: there is none yet, on the disk of the store');
+  expect(await look('/proc')).toContain('ok backups: there is none yet');
+  const last = {
+    at: 1,
+    verifiedAt: 1,
+    file: '/b/events.db',
+    bytes: 1,
+    failures: 1,
+    error: 'The last backup failed: no',
+  };
+  await store.state.note({}, { backup: JSON.stringify(last) });
+  expect(await look()).toContain(
+    'warning backups: The last backup failed: no; the newest is /b/events.db → see backup_old',
+  );
+  store.close();
 });

@@ -38,9 +38,12 @@ function variableRows(): string[][] {
     /const FIXED = \[([^\]]*)\]/.exec(readFileSync('src/receive/reload.ts', 'utf8'))?.[1]?.match(/\w+/g) ?? [];
   if (fixed.length === 0) throw new Error('src/receive/reload.ts names no variables that take a restart');
   const rest = VARIABLES.filter((name) => !name.endsWith('_FILE') && !fixed.some((one) => one === name));
+  // Two rows, because one would be too long to read.
+  const half = Math.ceil(rest.length / 2);
   return [
     ['a restart', fixed.map(lineOf).join(', ')],
-    ['`npx kit reload`', rest.map(lineOf).join(', ')],
+    ['`npx kit reload`', rest.slice(0, half).map(lineOf).join(', ')],
+    ['also a reload', rest.slice(half).map(lineOf).join(', ')],
   ];
 }
 

@@ -23,6 +23,7 @@ import type { Cursor } from '../../src/wire/cursor.ts';
 import { bodyOf, openReceiver, PATH, send, until } from '../receive/harness.ts';
 import { createLines, handlerOf, noService } from '../run/fixture.ts';
 import { storeKind } from '../stores.ts';
+import { COMPOSE } from '../alarms/alert-endpoint.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -163,7 +164,14 @@ export async function liveStrictestDay(): Promise<Day> {
     windowMs: 250,
     onUnproven: () => reconciler?.prove(),
   });
-  const alarms = createAlarms({ store: keepStore, clock, log, alertUrl: undefined, freeBytes: () => 100 * 1024 ** 3 });
+  const alarms = createAlarms({
+    store: keepStore,
+    clock,
+    log,
+    alertUrl: undefined,
+    compose: COMPOSE,
+    freeBytes: () => 100 * 1024 ** 3,
+  });
   const common = { store: keepStore, clock, log, types: ['*'], onEvents: () => runner.wake() };
 
   function startKeep(): void {

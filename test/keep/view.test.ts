@@ -10,7 +10,7 @@ import type { Account } from '../../src/processes/channel.ts';
 import { openLater } from '../../src/store/sqlite/open-later.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError } from '../../src/store/store.ts';
-import { listenForAlerts } from '../alarms/alert-endpoint.ts';
+import { COMPOSE, listenForAlerts } from '../alarms/alert-endpoint.ts';
 import { createClock, createStoreFile, createTestLog } from '../store-file.ts';
 
 const ACCOUNT: Account = {
@@ -45,7 +45,7 @@ async function setUp() {
   }
   const accounts = createAccounts(clock);
   const free = { bytes: 0 };
-  const alarms = createAlarms({ store, clock, log, alertUrl, freeBytes: () => free.bytes, accounts });
+  const alarms = createAlarms({ store, clock, log, alertUrl, compose: COMPOSE, freeBytes: () => free.bytes, accounts });
   const view = createView({ store: store.read, account: () => accounts.latest(), up: () => alarms.up() });
   const config = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined, RUN_CONCURRENCY: 32 };
   const disk = async () => ({ storeBytes: 1, logBytes: 1, freeBytes: 1 });

@@ -30,8 +30,10 @@ export interface Ops extends Records, TestLog {
 export async function createOps(
   config: OpsOptions['config'] = NOTHING_SET,
   rules: OpsOptions['rules'] = {},
+  /** The store of another port, which removes it. */
+  shared?: Records,
 ): Promise<Ops> {
-  const records = createRecords();
+  const records = shared ?? createRecords();
   const { store, clock } = records;
   const testLog = createTestLog();
   let changes = 0;
@@ -80,7 +82,7 @@ export async function createOps(
     async close() {
       server.closeAllConnections();
       await new Promise((done) => server.close(done));
-      records.remove();
+      if (!shared) records.remove();
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { fields, item } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, START, type Rig, type RigOptions } from './harness.ts';
+import { COMPOSE } from '../alarms/alert-endpoint.ts';
 
 let rig: Rig;
 afterEach(() => rig.close());
@@ -29,7 +30,7 @@ async function raised(): Promise<Map<string, string>> {
 
 function watch(): Alarms {
   const { store, clock, log } = rig;
-  return createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
+  return createAlarms({ store, clock, log, alertUrl: undefined, compose: COMPOSE, freeBytes: () => 1e12 });
 }
 
 /** Events 1 to 5 are stored. Then replay shows an event with the highest cursor, and two overlap periods pass. */

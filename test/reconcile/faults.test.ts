@@ -7,6 +7,7 @@ import { createAlarms } from '../../src/alarms/alarms.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { API_KEY, failure, item, page, type Answer, type Item, type Lie } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
+import { COMPOSE } from '../alarms/alert-endpoint.ts';
 
 let rig: Rig;
 afterEach(() => rig.close());
@@ -277,7 +278,14 @@ describe('faults and clocks over a long time', () => {
   test('status and the alarm show since when replay fails, also after a restart', async () => {
     const { server, pass, store, clock, restart } = await quiet();
     const since = async () => (await store.read.status(clock.now())).reconcile.since;
-    const alarms = createAlarms({ store, clock, log: rig.log, alertUrl: undefined, freeBytes: () => 1e12 });
+    const alarms = createAlarms({
+      store,
+      clock,
+      log: rig.log,
+      alertUrl: undefined,
+      compose: COMPOSE,
+      freeBytes: () => 1e12,
+    });
     const raised = async () => (
       await alarms.step(),
       await alarms.notify(),

@@ -19,6 +19,7 @@ import {
   type Rig,
   type RigOptions,
 } from './harness.ts';
+import { COMPOSE } from '../alarms/alert-endpoint.ts';
 
 let rig: Rig;
 let open = false;
@@ -71,7 +72,7 @@ describe('E20', () => {
 
   test('E20: after a hundred empty pages replay pauses, raises reconcile_behind, and then continues', async () => {
     const { server, pass, state, asked, stored, store, clock, log } = await begin({ callsPerMinute: 120 });
-    const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
+    const alarms = createAlarms({ store, clock, log, alertUrl: undefined, compose: COMPOSE, freeBytes: () => 1e12 });
     const raised = async () => (
       await alarms.step(),
       (await store.alarms.raised()).filter(({ cleared }) => !cleared).map(({ name }) => name)
@@ -129,7 +130,7 @@ describe('E20', () => {
 
   test('E20: empty pages for a long time raise reconcile_behind, although the service answers', async () => {
     const { server, pass, store, clock, log } = await begin();
-    const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
+    const alarms = createAlarms({ store, clock, log, alertUrl: undefined, compose: COMPOSE, freeBytes: () => 1e12 });
     server.lieAlways(page([], { has_more: true, next_cursor: '1' }));
     await pass(6 * INTERVAL_MS);
     await alarms.step();

@@ -90,6 +90,7 @@ test('the table in src/README.md lists every module', () => {
     'ops',
     'admin',
     'alarms',
+    'backups',
     'reconcile',
     'service',
     'postgres',

@@ -114,6 +114,7 @@ function settings(): Record<string, string> {
     OPS_TOKEN: MARKS.token,
     OPS_READ_TOKEN: MARKS.readToken,
     ALERT_URL: `http://127.0.0.1:${(alertee.address() as AddressInfo).port}/${MARKS.alert}`,
+    HEARTBEAT_URL: `http://127.0.0.1:1/${MARKS.alert}`,
     REPLAY_FROM: 'start',
     RECONCILE_INTERVAL_SECONDS: '1',
     RECONCILE_CALLS_PER_MINUTE: '119',

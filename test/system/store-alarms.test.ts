@@ -2,6 +2,9 @@
 // memory. `status`, the API, the metrics and the page show these alarms. Afterwards the alarms are cleared.
 import { execFile } from 'node:child_process';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -85,6 +88,9 @@ test('E40: an idle kit raises an alarm while its store is locked, shows it every
   const release = lockOf(join(kit.folder, 'events.db'));
   await until(() => told('store_unwritable').length > 0);
   expect(told('store_unwritable')[0]).toMatch(new RegExp(`locked.*process ${process.pid}`));
+  const at = `http://127.0.0.1:${kit.opsPort}`;
+  const fields = { gravity: 'critical', page: `${at}/`, runbook: `${at}/runbook#store_unwritable` };
+  expect(endpoint.bodies[0]).toMatchObject({ name: 'store_unwritable', instance: hostname(), ...fields });
   await eventually(async () => names(await status()).includes('store_unwritable'));
   // Waits until the heartbeats in the store are too old to show that a process is alive.
   await eventually(
@@ -154,4 +160,25 @@ test('E42: the alarm and the log name a task that ended its process, by handler,
     .split('\n')
     .filter((line) => line.includes('the process of this task died'));
   expect(lines[0]).toMatch(/"how":"exit code 7 at .*deadly\.ts:\d+".*"handler":"deadly","key":"c:1005","attempt":1/);
+});
+
+test('HEARTBEAT_URL is pinged as soon as the kit works, and a reload takes another address', async () => {
+  const pings: (string | undefined)[] = [];
+  const beats = createServer((req, res) => {
+    pings.push(`${req.method} ${req.url}`);
+    res.end();
+  });
+  await new Promise<void>((done) => beats.listen(0, '127.0.0.1', done));
+  end.push(async () => void beats.close());
+  const at = `http://127.0.0.1:${(beats.address() as AddressInfo).port}`;
+  kit = await createKit({ record: RECORD }, { HEARTBEAT_URL_FILE: 'beats' });
+  end.push(() => kit.remove());
+  const setUrl = (url: string): void => writeFileSync(join(kit.folder, 'beats'), url, { mode: 0o600 });
+  setUrl(`${at}/first`);
+  await kit.start();
+  await until(() => pings.length > 0);
+  setUrl(`${at}/second`);
+  await kit.reload();
+  await until(() => pings.length > 1);
+  expect(pings).toEqual(['GET /first', 'GET /second']);
 });

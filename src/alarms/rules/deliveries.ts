@@ -15,6 +15,7 @@ export const DELIVERIES: Rules<Observation> = {
     deliveries: 'refused',
     remedy:
       'Read the causes in npx kit status; fix them before 15 in a row, when the service switches the webhook off.',
+    page: '/refused',
     fires: (seen) =>
       seen.status.failureRun >= FAILURES_FROM ||
       recently(seen, 'failure_runs') > 0 ||
@@ -26,6 +27,7 @@ export const DELIVERIES: Rules<Observation> = {
     gravity: 'critical',
     deliveries: 'missing',
     remedy: 'Read the alarm in npx kit status: it says what is known and what it guesses; then npx kit doctor.',
+    page: '/reconciliation',
     fires: (seen) => explainSilence(seen) !== null,
     level: ({ types }) => magnitude(types.reduce((sum, { missed }) => sum + missed, 0)),
     words: (seen) => `webhooks are silent. ${explainSilence(seen)}`,
@@ -34,6 +36,7 @@ export const DELIVERIES: Rules<Observation> = {
     gravity: 'critical',
     deliveries: 'missing',
     remedy: 'Put the secret of the webhook first in WEBHOOK_SECRET, npx kit reload; enable the webhook if it is off.',
+    page: '/refused',
     fires: (seen) => judgeSignatures(seen).mismatch,
     level: ({ status }) =>
       [MISMATCH_FROM, FAILURES_ALLOWED].filter((least) => status.failures.badSignatures >= least).length,
@@ -43,6 +46,7 @@ export const DELIVERIES: Rules<Observation> = {
   clock_skew: {
     gravity: 'critical',
     remedy: 'Synchronise the clock at once: each refused delivery counts towards switching the webhook off.',
+    page: '/refused',
     ...onCounter('refused.clock_skew', FAILURES_FROM),
     words: ({ skewSeconds: ahead }) =>
       `deliveries with a right signature are outside the time window: the clock of this machine seems ${ahead === null ? 'wrong' : `${Math.abs(ahead)} s ${ahead < 0 ? 'ahead of' : 'behind'} the service`}. Synchronise it, see timedatectl`,
@@ -50,6 +54,7 @@ export const DELIVERIES: Rules<Observation> = {
   body_limit: {
     gravity: 'warning',
     remedy: 'Raise BODY_LIMIT_BYTES, and restart.',
+    page: '/refused',
     ...onCounter('refused.body_limit'),
     words: () =>
       'a body was refused for its size, unread: if it was the service, raise BODY_LIMIT_BYTES; if a stranger, nothing is lost',

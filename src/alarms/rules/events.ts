@@ -6,6 +6,7 @@ export const EVENTS: Rules<Observation> = {
   conflict: {
     gravity: 'warning',
     remedy: 'npx kit explain with the key that the alarm names.',
+    page: '/events?contradicted=yes',
     ...onCounter('conflicts'),
     words: (seen) =>
       `arrivals contradicted stored events (${recently(seen, 'conflicts')} recently): npx kit explain ${seen.contradicted ?? '<key>'} shows the last, npx kit events --contradicted all`,
@@ -13,6 +14,7 @@ export const EVENTS: Rules<Observation> = {
   poisoned: {
     gravity: 'warning',
     remedy: 'npx kit quarantine; fix the cause, then npx kit quarantine retry.',
+    page: '/refused',
     ...onCounter('poisoned'),
     words: (seen) =>
       `recent events could not be stored, each for a reason of its own, and are quarantined (${recently(seen, 'poisoned')}): npx kit quarantine lists them with the reason; once its cause is gone, npx kit quarantine retry <id> stores and handles it`,
@@ -20,6 +22,7 @@ export const EVENTS: Rules<Observation> = {
   cursor_regression: {
     gravity: 'warning',
     remedy: 'Make sure that this store belongs to the account that delivers.',
+    page: '/events',
     ...onCounter('regressions'),
     words: () =>
       'new events have cursors in a range that was pruned long ago: check that this store belongs to the account that delivers',

@@ -1,6 +1,6 @@
 // Alarms about handlers whose tasks fail, wait, or run in the wrong lane.
 import { iso } from '../../base/clock.ts';
-import { handlersWith, recently, type Observation } from './observation.ts';
+import { handlersWith, isPaused, recently, type Observation } from './observation.ts';
 import { magnitude, type Rules } from './rule.ts';
 
 /** Failed attempts raise `handler_failing` only if the oldest ready task has waited this long. */
@@ -10,10 +10,13 @@ const BROKEN = { least: 5, share: 0.5 };
 /** Over half an hour, a handler fails at this share of its attempts; in each third, at half the share. */
 const LONG = { least: 10, share: 0.02 };
 
+const PAUSED_MS = 86_400_000;
+
 export const HANDLERS: Rules<Observation> = {
   dead_letters: {
     gravity: 'warning',
     remedy: 'npx kit tasks --state dead --groups; fix the handler, npx kit reload, then retry or discard them.',
+    page: '/dead-letters',
     fires: ({ status }) => status.tasks.dead > 0,
     level: ({ status }) => magnitude(status.tasks.dead),
     news: ({ cause }) => cause?.id ?? 0,
@@ -26,6 +29,7 @@ export const HANDLERS: Rules<Observation> = {
     gravity: 'warning',
     remedy:
       'npx kit tasks --state ready --handler NAME, npx kit explain for the error; fix the handler, npx kit reload.',
+    page: '/handlers',
     // Once raised, the alarm stays while tasks are stuck, even when retries get too rare to count as recent.
     fires: (seen) =>
       seen.broken.length > 0 ||
@@ -35,9 +39,24 @@ export const HANDLERS: Rules<Observation> = {
     level: (seen) => seen.broken.filter(({ waiting }) => waiting.length > 0).length + failingNow(seen).length,
     words: handlerFailing,
   },
+  handler_paused: {
+    gravity: 'warning',
+    remedy: 'npx kit resume NAME, or npx kit resume --all: until then its tasks wait, in order.',
+    page: '/handlers',
+    fires: (seen) => longPaused(seen).length > 0,
+    level: (seen) => longPaused(seen).length,
+    words: (seen) => {
+      const words = longPaused(seen).map(([name, { at, reason }]) => {
+        const [who, resume] = name === '*' ? ['every handler', '--all'] : [`handler ${name}`, name];
+        return `${who} is paused since ${iso(at)}${reason ? ` (${reason})` : ''}: npx kit resume ${resume}`;
+      });
+      return `${words.join('; ')}. Events are stored meanwhile, and their tasks wait in order`;
+    },
+  },
   lane_stuck: {
     gravity: 'warning',
     remedy: 'npx kit explain the event that the alarm names; fix the handler, npx kit reload, or discard the task.',
+    page: '/handlers',
     fires: ({ stuck }) => stuck.length > 0,
     level: ({ stuck }) => magnitude(stuck.length),
     words: ({ stuck: [first, ...others] }) =>
@@ -46,6 +65,7 @@ export const HANDLERS: Rules<Observation> = {
   lane_fault: {
     gravity: 'warning',
     remedy: 'Fix the lane function of the handler that the log names; until then the session is the lane.',
+    page: '/handlers',
     fires: (seen) => handlersWith(seen, 'lane_faults').length > 0,
     level: (seen) => handlersWith(seen, 'lane_faults').length,
     words: (seen) =>
@@ -77,6 +97,11 @@ function brokenFile({ fault, waiting }: Observation['broken'][number]): string {
   return `${fault}: ${goesOn}`;
 }
 
+/** The pauses that have lasted a day. */
+function longPaused({ now, paused }: Observation): [string, Observation['paused'][string]][] {
+  return Object.entries(paused).filter(([, { at }]) => now - at >= PAUSED_MS);
+}
+
 function isStuck({ status }: Observation): boolean {
   return (status.oldestReadySeconds ?? 0) > STUCK_SECONDS;
 }
@@ -84,14 +109,17 @@ function isStuck({ status }: Observation): boolean {
 /** Handlers whose recent attempts failed more often than they succeeded. */
 function failing(seen: Observation): string[] {
   return handlersWith(seen, 'attempts.retry').filter(
-    (name) => recently(seen, `attempts.retry.${name}`) > recently(seen, `attempts.done.${name}`),
+    (name) =>
+      !isPaused(seen, name) && recently(seen, `attempts.retry.${name}`) > recently(seen, `attempts.done.${name}`),
   );
 }
 
 /** Handlers that fail at a share that shows it before tasks wait for long, or although most attempts succeed. */
-function failsByShare({ attempts: { sinceBoot, thirds } }: Observation): { handler: string; words: string }[] {
+function failsByShare(seen: Observation): { handler: string; words: string }[] {
+  const { sinceBoot, thirds } = seen.attempts;
   const handlers = new Set([sinceBoot, ...thirds].flatMap((growth) => Object.keys(growth).flatMap(handlerOf)));
   return [...handlers].toSorted().flatMap((handler) => {
+    if (isPaused(seen, handler)) return [];
     const young = shareOf(handler, sinceBoot);
     if (young.failed >= BROKEN.least && young.failed >= BROKEN.share * young.all)
       return [{ handler, words: `${young.failed} of ${young.all} since the last start` }];

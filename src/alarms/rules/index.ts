@@ -5,9 +5,9 @@ import { EVENTS } from './events.ts';
 import { HANDLERS } from './handlers.ts';
 import { PROCESSES } from './processes.ts';
 import { REPLAY } from './replay.ts';
-import { DISK, WRITES } from './store.ts';
+import { BACKUPS, DISK, WRITES } from './store.ts';
 
 /** The rules that `keep` evaluates. */
-export const KEEP_RULES = { ...DELIVERIES, ...REPLAY, ...EVENTS, ...HANDLERS, ...PROCESSES, ...DISK };
+export const KEEP_RULES = { ...DELIVERIES, ...REPLAY, ...EVENTS, ...HANDLERS, ...PROCESSES, ...DISK, ...BACKUPS };
 
 export const RULES = { ...WRITES, ...KEEP_RULES };

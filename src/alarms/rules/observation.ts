@@ -1,7 +1,8 @@
 // The facts that the rules of `keep` use: the state of the store and of the main process, as it was read last.
 import type { Crash, DeliveredType, Refusal } from '../../store/keep.ts';
 import type { Gap, Status } from '../../store/read.ts';
-import type { FailingHead } from '../../store/shown.ts';
+import type { Backup, FailingHead } from '../../store/shown.ts';
+import type { KeptState } from '../../store/state.ts';
 import { UNREAD } from '../../keep/view.ts';
 import type { AttemptGrowth } from '../attempt-counters.ts';
 import { magnitude, type Rule } from './rule.ts';
@@ -41,6 +42,10 @@ export interface Observation {
   contradicted: string | null;
   /** Crashes of the processes that run handlers, newest first. */
   crashes: Crash[];
+  /** Paused handlers; `*`: all. */
+  paused: KeptState['paused'];
+  /** Null: BACKUP_DIR is not set. `dueMs`: how old the newest verified backup may become. */
+  backups: { dueMs: number; ageMs: number; last: Backup | null } | null;
   /** Handler files that cannot be loaded, each with the handlers that wait for it. */
   broken: { fault: string; waiting: string[] }[];
 }
@@ -65,6 +70,8 @@ export const NOTHING_SEEN: Observation = {
   cause: null,
   contradicted: null,
   crashes: [],
+  paused: {},
+  backups: null,
   broken: [],
 };
 
@@ -78,6 +85,10 @@ export function onCounter(counter: string, least = 1): Pick<Rule<Observation>, '
 
 export function recently({ recent }: Observation, counter: string): number {
   return recent[counter] ?? 0;
+}
+
+export function isPaused({ paused }: Pick<Observation, 'paused'>, handler: string): boolean {
+  return '*' in paused || Object.hasOwn(paused, handler);
 }
 
 /** The handlers whose counter `<counter>.<handler>` has grown in the last minutes. */

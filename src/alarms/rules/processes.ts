@@ -16,6 +16,7 @@ export const PROCESSES: Rules<Observation> = {
   run_crashing: {
     gravity: 'critical',
     remedy: 'Read the alarm in npx kit status: it names the handler and the event; then npx kit explain.',
+    page: '/handlers',
     fires: (seen) => recently(seen, 'run_crashes') >= CRASHES_FROM || seen.runDownMs > DOWN_MS,
     level: (seen) => magnitude(recently(seen, 'run_crashes')),
     words: (seen) =>
@@ -38,6 +39,7 @@ export const PROCESSES: Rules<Observation> = {
   handlers_differ: {
     gravity: 'warning',
     remedy: 'Start the same release, with the same HANDLERS_DIR, on every instance; npx kit instances lists them.',
+    page: '/handlers',
     fires: ({ differMs }) => differMs > UPDATED_MS,
     level: ({ status }) => differing(status.instances).length,
     words: ({ status }) =>

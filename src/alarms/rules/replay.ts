@@ -16,6 +16,7 @@ export const REPLAY: Rules<Observation> = {
   replay_blind: {
     gravity: 'warning',
     remedy: 'Give API_KEY the numbers and scopes of the webhook.',
+    page: '/reconciliation',
     ...onCounter('unseen'),
     words: (seen) =>
       `webhooks brought ${recently(seen, 'unseen')} events that two complete reads of replay did not show (${seen.blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
@@ -24,6 +25,7 @@ export const REPLAY: Rules<Observation> = {
     gravity: 'critical',
     remedy:
       'Fix API_KEY, npx kit reload; register the webhook again if the key was revoked or expired. Strict handlers wait.',
+    page: '/reconciliation',
     // A new key does not bring back the webhook of a revoked one (contract 3.2), so the alarm stays for that.
     fires: (seen) => isStopped(seen) || webhookStopped(seen) !== undefined,
     level: (seen) => (isStopped(seen) ? magnitude(inStateMs(seen) / TROUBLE_MS) : 1),
@@ -39,6 +41,7 @@ export const REPLAY: Rules<Observation> = {
     gravity: 'warning',
     remedy:
       'npx kit status says why; if calls are the reason, raise RECONCILE_CALLS_PER_MINUTE: one brings up to 1,000 events.',
+    page: '/reconciliation',
     fires: (seen) => isTooSlow(seen) || (seen.status.reconcile.state === 'backing-off' && inStateMs(seen) > TROUBLE_MS),
     level: (seen) => magnitude(inStateMs(seen) / TROUBLE_MS),
     words: (seen) => {
@@ -51,6 +54,7 @@ export const REPLAY: Rules<Observation> = {
   watermark_ahead: {
     gravity: 'warning',
     remedy: 'See that npx kit reconcile comes to its end, and npx kit explain the event at the old watermark.',
+    page: '/reconciliation',
     fires: (seen) => recently(seen, 'watermark_ahead') > 0 && seen.lowered !== null,
     words: ({ lowered }) =>
       `the watermark stood at ${lowered?.from}, too high: events were delivered below it that replay did not show. It went down to ${lowered?.to}, and reading begins again there. See npx kit reconcile --runs for what that recovers, and npx kit explain ${lowered?.from} for the event that raised it; if the service shows it by mistake, tell its support`,
@@ -58,6 +62,7 @@ export const REPLAY: Rules<Observation> = {
   gap_open: {
     gravity: 'warning',
     remedy: 'npx kit gaps; fetch what matters by other means, then close it.',
+    page: '/reconciliation',
     fires: ({ gap }) => gap !== null,
     // The level rises, and is posted, at 1, 2 and 3 gaps, and then when their number reaches 4, 8, 16 and so on.
     level: ({ status: { gaps } }) => (gaps < 4 ? gaps : 2 + magnitude(gaps, 2)),

@@ -16,6 +16,8 @@ export interface Rule<Seen> {
   deliveries?: DeliveryTrouble;
   /** What to do, in one sentence. It is the description in alerts.yaml, beside the link to the runbook. */
   remedy: string;
+  /** The path of the ops screen where it is remedied. Absent: the overview. */
+  page?: string;
   fires(seen: Seen): boolean;
   /** At least 1. People are notified again when it rises. */
   level?(seen: Seen): number;

@@ -55,6 +55,27 @@ export const DISK: Rules<Observation> = {
   },
 };
 
+/** Rules about the copies of the store that `keep` writes. */
+export const BACKUPS: Rules<Observation> = {
+  backup_old: {
+    gravity: 'warning',
+    remedy:
+      'Read the alarm in npx kit status: it names the cause. Make room in BACKUP_DIR, or give it to the user of the kit.',
+    fires: ({ backups }) => backups !== null && (isOld(backups) || (backups.last?.failures ?? 0) >= 2),
+    level: ({ backups }) => magnitude((backups?.ageMs ?? 0) / (backups?.dueMs ?? 1)),
+    words: ({ backups }) => {
+      const { verifiedAt = null, file = null, error = null } = backups?.last ?? {};
+      const newest =
+        verifiedAt === null ? 'there is no backup yet' : `the newest backup is of ${iso(verifiedAt)} (${file})`;
+      return `${newest}. ${error ?? 'None has ended since: see the log, and that keep runs (npx kit status)'}. It is tried again within an hour; npx kit backup FILE writes one now`;
+    },
+  },
+};
+
+function isOld({ ageMs, dueMs }: NonNullable<Observation['backups']>): boolean {
+  return ageMs > dueMs;
+}
+
 function freeMb({ freeBytes }: Observation): number {
   return Math.floor(freeBytes / MB);
 }

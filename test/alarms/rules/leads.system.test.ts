@@ -8,6 +8,7 @@ import { createAlarms } from '../../../src/alarms/alarms.ts';
 import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
 import { readDelivery, readItem } from '../../../src/wire/event.ts';
 import { fanOut, claim, createOps, deliver, end, INSTANCES, share, type Ops } from '../../ops/harness.ts';
+import { COMPOSE } from '../alert-endpoint.ts';
 
 const GB = 1024 ** 3;
 /** Commands that print a list, and the field of their JSON output that holds it. */
@@ -182,7 +183,7 @@ test.each(MADE)('E42: %s names only commands that help, and no empty list', asyn
   onTestFinished(() => ops.close());
   const { store, clock, log } = ops;
   const freeBytes = (): number => (name === 'disk_low' ? 0 : 100 * GB);
-  const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes });
+  const alarms = createAlarms({ store, clock, log, alertUrl: undefined, compose: COMPOSE, freeBytes });
   const beat = { pid: 1, started: '', boot: 1 };
   for (const role of ['receive', 'run', 'keep']) await store.processes.beat({ role, ...beat }, clock.time);
   await alarms.step();

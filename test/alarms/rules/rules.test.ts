@@ -50,6 +50,14 @@ const stopped = {
   recovered: 0,
 } as const;
 
+const HOUR_MS = 3_600_000;
+const paused = (hours: number) => ({ at: NOW - hours * HOUR_MS, reason: null });
+const backups = (hours: number, failures = 0): Observation['backups'] => ({
+  dueMs: 49 * HOUR_MS,
+  ageMs: hours * HOUR_MS,
+  last: { at: NOW, verifiedAt: NOW - hours * HOUR_MS, file: '/b/events.db', bytes: 1, failures, error: null },
+});
+
 test.each<[string, Observation, string[]]>([
   ['nothing, in calm', seen(), []],
   ['nothing, at two failures in a row', seen({ failureRun: 2 }), []],
@@ -79,6 +87,13 @@ test.each<[string, Observation, string[]]>([
   ['nothing, where attempts fail and none waits long', seen({ oldestReadySeconds: 60 }, retries(40, 2)), []],
   ['nothing, where most go well', seen({ oldestReadySeconds: 4_000 }, retries(40, 900)), []],
   ['handler_failing, as tasks wait', seen({ oldestReadySeconds: 301 }, retries(40, 2)), ['handler_failing']],
+  ['nothing, while a handler is paused for less than a day', seen({}, {}, { paused: { answer: paused(23) } }), []],
+  ['handler_paused, after a day', seen({}, {}, { paused: { answer: paused(24) } }), ['handler_paused']],
+  ['nothing, where backups are not scheduled', seen({}, {}, { backups: null }), []],
+  ['nothing, before the first backup is late', seen({}, {}, { backups: backups(49) }), []],
+  ['backup_old, when it is', seen({}, {}, { backups: backups(50) }), ['backup_old']],
+  ['nothing, when one backup failed', seen({}, {}, { backups: backups(1, 1) }), []],
+  ['backup_old, when two failed', seen({}, {}, { backups: backups(1, 2) }), ['backup_old']],
   ['several at once', seen({ gaps: 2, failureRun: 14 }, {}, { freeBytes: 0 }), ['disk_low', 'failure_run', 'gap_open']],
 ])('%s', (_, given, expected) => {
   expect(names(given)).toEqual(expected);
@@ -113,6 +128,36 @@ test('E48: lane_stuck names the handler, the event, the task and how many wait',
   expect(names(given)).toEqual(['lane_stuck']);
   expect(words('lane_stuck', given)).toMatch(
     /^a lane of answer is stuck: its task 1 on event c:1 fails since 2026-01-01T11:44:00.000Z, and 7 tasks wait behind it; so are 1 other lanes\..*npx kit discard 1 --reason/,
+  );
+});
+
+test('handler_paused names each pause, its reason, and the command that ends it', () => {
+  const pauses = { answer: { at: NOW - 25 * HOUR_MS, reason: 'answers twice' }, '*': paused(30) };
+  expect(words('handler_paused', seen({}, {}, { paused: pauses }))).toMatch(
+    /^handler answer is paused since 2025-12-31T11:00:00.000Z \(answers twice\): npx kit resume answer; every handler is paused since .*: npx kit resume --all\./,
+  );
+});
+
+test('a paused handler does not raise handler_failing, and its pause ends the alarm', () => {
+  const stuck = { oldestReadySeconds: 9_000 };
+  const alarms = [{ name: 'handler_failing', since: '', detail: 'before' }];
+  const attempts = { sinceBoot: growth(9, 0), thirds: [] };
+  for (const name of ['answer', '*']) {
+    const pauses = { paused: { [name]: paused(1) } };
+    expect(names(seen(stuck, retries(40, 2), pauses))).toEqual([]);
+    expect(names(seen({ alarms }, retries(40, 2), { ...pauses, attempts }))).toEqual([]);
+  }
+  expect(names(seen(stuck, retries(40, 2), { paused: { other: paused(1) } }))).toEqual(['handler_failing']);
+});
+
+test('backup_old says how old the newest backup is, and why there is no newer one', () => {
+  const last = { at: NOW, verifiedAt: null, file: null, bytes: null, failures: 2, error: 'BACKUP_DIR /b is full' };
+  const given = seen({}, {}, { backups: { dueMs: 1, ageMs: 0, last } });
+  expect(words('backup_old', given)).toMatch(
+    /^there is no backup yet\. BACKUP_DIR \/b is full\. .*npx kit backup FILE/,
+  );
+  expect(words('backup_old', seen({}, {}, { backups: backups(50) }))).toMatch(
+    /^the newest backup is of .*events\.db\)/,
   );
 });
 

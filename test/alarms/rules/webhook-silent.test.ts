@@ -11,6 +11,7 @@ import type { DeliveredType } from '../../../src/store/keep.ts';
 import { bodyOf, deliver, SECRET, signed, startReceiver } from '../../receive/harness.ts';
 import { API_KEY, failure, fields, item, startReplayServer } from '../../reconcile/replay-server.ts';
 import { createTestLog, INTERVAL_MS, OVERLAP_MS } from '../../reconcile/harness.ts';
+import { COMPOSE } from '../alert-endpoint.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -158,6 +159,7 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
     clock,
     log,
     alertUrl: undefined,
+    compose: COMPOSE,
     freeBytes: () => 1e12,
     reconcileNow: () => reconciler.now(),
   });

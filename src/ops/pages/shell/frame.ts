@@ -122,14 +122,14 @@ function addLogin({ router, access }: OpsContext, answers: Answers): void {
   router.post('/login', async (ctx) => {
     if (access.page(ctx, 'read') === 'elsewhere') return answers.refuse(ctx, 'elsewhere', 'read');
     const form = await formOf(ctx);
-    const outcome = access.login(ctx, form.get('token') ?? '');
+    const outcome = await access.login(ctx, form.get('token') ?? '');
     if (outcome === 'in') return goOn(ctx, form.get('to') ?? '/');
     if (outcome === 'throttled') answers.askToken(ctx, 429, 'Too many wrong tokens. The right one still passes.');
     else answers.askToken(ctx, 401, 'This is neither OPS_TOKEN nor OPS_READ_TOKEN.');
   });
-  router.post('/logout', (ctx) => {
+  router.post('/logout', async (ctx) => {
     if (access.page(ctx, 'read') === 'elsewhere') return answers.refuse(ctx, 'elsewhere', 'read');
-    access.logout(ctx);
+    await access.logout(ctx);
     goOn(ctx, '/login');
   });
 }

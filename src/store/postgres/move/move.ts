@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { systemClock } from '../../../base/clock.ts';
 import { OWN_STATE } from '../../health.ts';
 import type { Moved } from '../../site.ts';
-import type { MoveProgress } from '../../state.ts';
+import type { MoveProgress } from '../../shown.ts';
 import { StoreError } from '../../store.ts';
 import { columnsOf, copyRows, digestOf, digestOfRows, isSame, rowsOf, type Column, type Target } from './tables.ts';
 

@@ -1,44 +1,90 @@
 // Backs up the whole store while the kit runs, and restores a copy while it does not.
 import { randomUUID } from 'node:crypto';
-import { chmodSync, closeSync, copyFileSync, existsSync, linkSync, openSync, renameSync, rmSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
+import Database from 'better-sqlite3';
 import { StoreError } from '../../store.ts';
 import { makeOwn, partOf, replacedName } from '../backup.ts';
-import { connect, requireVersion } from '../connection.ts';
+import { connect, requireVersion, type Connection } from '../connection.ts';
 import { guarded } from '../fault.ts';
 import { prepareFolder } from '../folder.ts';
 import { giveToFolder, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
 
 /**
- * The copy shows the store at one moment. While it is made, the WAL grows, because it cannot begin anew. Throws
- * StoreError, also if `to` exists.
+ * Writes a copy that shows the store at one moment, reads all of it, and returns its size. While it is made, the WAL
+ * grows, because it cannot begin anew. Throws StoreError, also if `to` exists.
  */
-export function backUp(path: string, to: string): void {
-  const part = partOf(to);
+export function backUp(path: string, to: string): number {
+  if (existsSync(to)) throw new StoreError('unwritable', `${to} is there already: name another file`);
+  const part = `${to}.part`;
   try {
     // Only the owner of the file may ever read it, so the mode is set at creation.
     guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
-    guarded(() => copyInto(path, part), part);
+    const least = guarded(() => copyInto(path, part), part);
     sync(part);
-    // Unlike rename, link fails if the name is taken.
-    linkSync(part, to);
+    guarded(() => requireComplete(part, least), part);
+    const { size } = statSync(part);
+    renameSync(part, to);
     sync(dirname(to));
+    return size;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw errorOf(error, to);
-    throw new StoreError('unwritable', `${to} is there already: name another file`);
+    throw errorOf(error, to);
   } finally {
     for (const suffix of ['', '-journal']) rmSync(part + suffix, { force: true });
   }
 }
 
-function copyInto(path: string, part: string): void {
+interface Reach {
+  newest: bigint;
+  watermark: bigint;
+}
+
+/** Returns how far the store went when the copy began. */
+function copyInto(path: string, part: string): Reach {
   const db = connect(path, { busyMs: 5_000 });
   try {
+    const reach = reachOf(db);
     db.prepare('vacuum into ?').run(part);
+    makeOwn(part);
+    return reach;
   } finally {
     db.close();
   }
-  makeOwn(part);
+}
+
+function reachOf(db: Connection): Reach {
+  const reach = db.prepare<[], Reach>(`
+    select coalesce(max(seq), 0) as newest,
+      coalesce((select cast(value as integer) from state where name = 'watermark'), 0) as watermark from events`);
+  return reach.safeIntegers().get() as Reach;
+}
+
+/** Throws StoreError if the copy is damaged, or ends before the store did. */
+function requireComplete(copy: string, least: Reach): void {
+  const db = new Database(copy, { readonly: true });
+  try {
+    const verdict = String(db.pragma('integrity_check(1)', { simple: true }));
+    const { newest, watermark } = reachOf(db);
+    const lacks = db
+      .prepare("select value - (select count(*) from events) from counters where name = 'events'")
+      .pluck();
+    const isWhole = !lacks.get() && newest >= least.newest && watermark >= least.watermark;
+    if (verdict === 'ok' && isWhole) return;
+    const what = verdict === 'ok' ? `it lacks events, up to number ${newest}` : verdict;
+    throw new StoreError('unwritable', `the copy is not whole (${what}): see dmesg, and npx kit doctor`);
+  } finally {
+    db.close();
+  }
 }
 
 function errorOf(error: unknown, to: string): unknown {

@@ -1,0 +1,81 @@
+// When the next backup is due, and what the store knows of the last ones. The time of the last attempt is stored, so
+// that a restart neither repeats nor skips one. A running process measures the interval by the monotonic clock.
+import type { Clock } from '../base/clock.ts';
+import { describe } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Backup } from '../store/shown.ts';
+import type { Store } from '../store/store.ts';
+import type { BackupFolder } from './folder.ts';
+
+/** After a failed attempt the next follows sooner. */
+const RETRY_MS = 3_600_000;
+const NONE: Omit<Backup, 'at'> = { verifiedAt: null, file: null, bytes: null, failures: 0, error: null };
+
+export interface BackupOptions {
+  store: Pick<Store, 'state'>;
+  clock: Clock;
+  log: Logger;
+  folder: BackupFolder;
+  everyMs: number;
+  keep: number;
+  storeBytes: () => Promise<number>;
+  /** Writes a verified copy to this path, and resolves to its size. */
+  copy: (to: string) => Promise<number>;
+  /** Aborted at a stop: the attempt then does not count. */
+  signal: AbortSignal;
+}
+
+/** The step of a loop. */
+export function createBackups(options: BackupOptions): () => Promise<number> {
+  const { store, clock, log, folder, everyMs, keep, signal } = options;
+  let dueAfter: number | undefined;
+
+  const note = (backup: Backup | null): Promise<void> => store.state.note({}, { backup: JSON.stringify(backup) });
+  const pauseAfter = (failures: number): number => (failures > 0 ? Math.min(everyMs, RETRY_MS) : everyMs);
+
+  function dueIn(last: Backup | null): number {
+    if (dueAfter !== undefined) return dueAfter - clock.monotonic();
+    const age = last === null ? Infinity : clock.now() - last.at;
+    // A time in the future was written by a clock that has been set back since.
+    return age < 0 ? 0 : pauseAfter(last?.failures ?? 0) - age;
+  }
+
+  async function write(at: number, isFirst: boolean): Promise<Backup> {
+    folder.prepare(isFirst);
+    folder.requireRoom(await options.storeBytes());
+    const file = folder.nameAt(at);
+    const bytes = await options.copy(file);
+    folder.prune(file, keep);
+    return { at, verifiedAt: at, file, bytes, failures: 0, error: null };
+  }
+
+  async function attempt(last: Backup | null): Promise<Backup | null> {
+    const at = clock.now();
+    const { failures, ...known } = last ?? { ...NONE, at };
+    const failed = { ...known, at, failures: failures + 1 };
+    await note({ ...failed, error: 'keep ended during the last backup: see the log' });
+    try {
+      return await write(at, known.file === null);
+    } catch (error) {
+      if (signal.aborted) return last;
+      // The remedy names the store's variable.
+      const words = describe(error).message.replaceAll('DATABASE_URL', 'BACKUP_DIR');
+      return { ...failed, error: `The last backup failed: ${words}` };
+    }
+  }
+
+  return async () => {
+    const last = await store.state.get('backup');
+    const restMs = dueIn(last);
+    if (restMs > 0) return restMs;
+    const began = clock.monotonic();
+    dueAfter = began + pauseAfter(1);
+    const done = await attempt(last);
+    await note(done);
+    const ms = Math.round(clock.monotonic() - began);
+    if (done?.error) log.warn({ reason: done.error, ms }, 'no backup was written; trying again');
+    else if (!signal.aborted) log.info({ file: done?.file, ms }, 'a backup was written and verified');
+    dueAfter = began + pauseAfter(done?.failures ?? 0);
+    return dueIn(done);
+  };
+}

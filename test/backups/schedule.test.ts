@@ -1,0 +1,190 @@
+// When backups are written, what becomes of them, and what is noted of them: real files in a real folder.
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import { createBackupFolder } from '../../src/backups/folder.ts';
+import { createBackups } from '../../src/backups/schedule.ts';
+import { backUp } from '../../src/store/sqlite/admin/backup.ts';
+import { createRecords, deliver, type Records } from '../admin/harness.ts';
+import { createTestLog, type TestLog } from '../reconcile/harness.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+let records: Records;
+let testLog: TestLog;
+let dir: string;
+let storeBytes: number;
+let copies: string[];
+let stopping: AbortController;
+let copy: (to: string) => Promise<number>;
+let step: () => Promise<number>;
+
+beforeEach(() => {
+  records = createRecords();
+  onTestFinished(() => records.remove());
+  testLog = createTestLog();
+  dir = join(records.path, '..', 'backups');
+  storeBytes = 1;
+  copies = [];
+  stopping = new AbortController();
+  copy = async (to) => backUp(records.path, to);
+  step = start();
+});
+
+function start(): () => Promise<number> {
+  const { store, clock, path } = records;
+  return createBackups({
+    store,
+    clock,
+    log: testLog.log,
+    folder: createBackupFolder(dir, path),
+    everyMs: DAY_MS,
+    keep: 3,
+    storeBytes: async () => storeBytes,
+    copy(to) {
+      copies.push(to);
+      return copy(to);
+    },
+    signal: stopping.signal,
+  });
+}
+
+const kept = () => records.store.state.get('backup');
+const files = (): string[] => readdirSync(dir).toSorted();
+const fail = (words: string) => () => Promise.reject(new Error(words));
+
+test('the first backup is written at once, the next after the interval, each verified and for its owner alone', async () => {
+  await deliver(records, { cursor: '1' });
+  const at = records.clock.time;
+  expect(await step()).toBe(DAY_MS);
+  const [name = ''] = files();
+  expect(name).toMatch(/^\w+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db$/);
+  const file = join(dir, name);
+  const bytes = statSync(file).size;
+  expect(await kept()).toEqual({ at, verifiedAt: at, file, bytes, failures: 0, error: null });
+  expect([statSync(dir).mode & 0o777, statSync(file).mode & 0o777]).toEqual([0o700, 0o600]);
+  records.clock.time += DAY_MS - 1;
+  expect(await step()).toBe(1);
+  records.clock.time += 1;
+  expect(await step()).toBe(DAY_MS);
+  expect(files()).toHaveLength(2);
+});
+
+test('a restart neither repeats a backup nor delays the next one', async () => {
+  await step();
+  records.clock.time += DAY_MS - HOUR_MS;
+  step = start();
+  expect(await step()).toBe(HOUR_MS);
+  records.clock.time += HOUR_MS;
+  expect(await step()).toBe(DAY_MS);
+  expect(copies).toHaveLength(2);
+});
+
+test('a clock that is set by a year, in either direction, costs one backup at most, also over restarts', async () => {
+  await step();
+  for (const years of [1, -1, -1, 1]) {
+    records.clock.time += years * 365 * DAY_MS;
+    const before = copies.length;
+    for (let restarts = 0; restarts < 3; restarts++) {
+      step = start();
+      expect(await step()).toBeLessThanOrEqual(DAY_MS);
+    }
+    expect(copies.length - before).toBeLessThanOrEqual(1);
+  }
+});
+
+test('only the newest copies stay, and no file with another name is removed', async () => {
+  mkdirSync(dir);
+  const others = ['notes.txt', 'store.db', 'events-2020.db', 'x-2026-01-31T02-00-00Z.db'];
+  for (const name of others) writeFileSync(join(dir, name), '');
+  for (let day = 0; day < 5; day++, records.clock.time += DAY_MS) await step();
+  const left = copies.slice(-3).map((path) => path.replace(dir + '/', ''));
+  expect(files()).toEqual([...others, ...left].toSorted());
+});
+
+test('copies that a clock ahead has named go first, and the newest stays', async () => {
+  await step();
+  records.clock.time += 365 * DAY_MS;
+  for (let day = 0; day < 2; day++, records.clock.time += DAY_MS) await step();
+  records.clock.time -= 365 * DAY_MS;
+  for (let day = 0; day < 2; day++, records.clock.time += DAY_MS) {
+    step = start();
+    await step();
+    expect(existsSync((await kept())?.file ?? '')).toBe(true);
+  }
+  expect(files()).toHaveLength(3);
+  expect(files().filter((name) => name > (copies.at(-1) ?? '').slice(dir.length + 1))).toHaveLength(0);
+});
+
+test('a failed backup is tried again within an hour, leaves the copies, and tells its cause', async () => {
+  await step();
+  const good = await kept();
+  copy = fail('/b/x.db cannot be used: SQLITE_FULL');
+  for (let failures = 1; failures <= 2; failures++) {
+    records.clock.time += failures === 1 ? DAY_MS : HOUR_MS;
+    expect(await step()).toBe(HOUR_MS);
+    const error = expect.stringContaining('SQLITE_FULL');
+    expect(await kept()).toEqual({ ...good, at: records.clock.time, failures, error });
+  }
+  expect(files()).toHaveLength(1);
+  copy = async (to) => backUp(records.path, to);
+  records.clock.time += HOUR_MS;
+  expect(await step()).toBe(DAY_MS);
+  expect(await kept()).toMatchObject({ failures: 0, error: null });
+  expect(testLog.text()).toContain('no backup was written');
+});
+
+test('without room for the store and a tenth, no backup is begun', async () => {
+  storeBytes = 1e15;
+  expect(await step()).toBe(HOUR_MS);
+  expect(copies).toEqual([]);
+  expect((await kept())?.error).toMatch(/\d+ MB are free, and a backup needs 1\d+ MB: make room, or lower BACKUP_KEEP/);
+});
+
+test('a folder that is gone is not created again, because it may be a disk that is not mounted', async () => {
+  await step();
+  rmSync(dir, { recursive: true });
+  records.clock.time += DAY_MS;
+  await step();
+  expect(existsSync(dir)).toBe(false);
+  expect((await kept())?.error).toContain(`there is no folder ${dir} any more: mount or create it`);
+});
+
+test('an attempt that the end of keep cuts off counts as failed, and its file is removed at the next one', async () => {
+  copy = (to) => {
+    writeFileSync(`${to}.part`, 'half');
+    return new Promise(() => {});
+  };
+  void step();
+  await expect.poll(() => copies.length === 1 && existsSync(`${copies[0]}.part`)).toBe(true);
+  expect(await kept()).toMatchObject({ failures: 1, error: expect.stringContaining('keep ended') });
+  copy = async (to) => backUp(records.path, to);
+  step = start();
+  expect(await step(), 'a crash causes no storm').toBe(HOUR_MS);
+  records.clock.time += HOUR_MS;
+  await step();
+  expect(files().filter((name) => name.includes('.part'))).toEqual([]);
+  expect(files()).toHaveLength(1);
+});
+
+test('an attempt that a stop cuts off counts as none', async () => {
+  await step();
+  const before = await kept();
+  records.clock.time += DAY_MS;
+  copy = (to) => {
+    stopping.abort();
+    return fail(to)();
+  };
+  await step();
+  expect(await kept()).toEqual(before);
+});
+
+test('a copy that is damaged or shorter than the store is not taken for a backup', async () => {
+  await deliver(records, { cursor: '1' }, { cursor: '2' });
+  const to = join(records.path, '..', 'copy.db');
+  expect(backUp(records.path, to)).toBe(statSync(to).size);
+  rmSync(to);
+  await records.store.state.note({ events: 1 });
+  expect(() => backUp(records.path, to)).toThrow('the copy is not whole (it lacks events, up to number 2)');
+});
