@@ -36,7 +36,7 @@ export function printTable(head: string[], rows: Cell[][], { none = 'nothing', l
   if (rows.length === 0) return print(none);
   const room = process.stdout.isTTY ? process.stdout.columns : Infinity;
   let lines = [head, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))))];
-  const over = (widths = widest(lines)): number => sum(widths) + 2 * (widths.length - 1) - room;
+  const over = (widths = widest(lines)): number => widths.reduce((a, b) => a + b, 0) + 2 * (widths.length - 1) - room;
   if (over() > 0) lines = lines.map((line) => line.map(shortTime));
   for (const title of least) {
     const column = lines[0]?.indexOf(title) ?? -1;
@@ -93,8 +93,4 @@ function fit(text: string, width: number): string {
     shown += '…';
   }
   return shown + ' '.repeat(Math.max(0, width - stringWidth(shown)));
-}
-
-function sum(numbers: number[]): number {
-  return numbers.reduce((a, b) => a + b, 0);
 }
