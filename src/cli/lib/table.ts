@@ -1,7 +1,8 @@
 // Tables that fit the terminal. On a terminal they are coloured.
 import { styleText } from 'node:util';
 import stringWidth from 'string-width';
-import { clean, print } from './print.ts';
+import { EXIT } from '../../base/errors.ts';
+import { clean, print, printJson } from './print.ts';
 
 type Cell = string | number | null;
 
@@ -61,6 +62,13 @@ export function printTable(head: string[], rows: Cell[][], { none = 'nothing', l
     );
   printLine(titles, (_, fitted) => bold(fitted));
   for (const line of cells) printLine(line, tonedByState);
+}
+
+/** Prints the rows as a table, or with `--json` what they show. Returns the exit code. */
+export function printList(json: boolean | undefined, shown: object, ...table: Parameters<typeof printTable>): number {
+  if (json) printJson(shown);
+  else printTable(...table);
+  return EXIT.done;
 }
 
 function widest([titles = [], ...cells]: string[][]): number[] {
