@@ -31,13 +31,9 @@ function masked(value: Json): Json {
   return Object.fromEntries(names) as Json;
 }
 
-export interface Copies {
-  text: string;
-  curl: string;
-  fixture: string;
-}
+export type Copies = ReturnType<typeof copiesOf>;
 
-export function copiesOf(event: ShownEvent, body: Uint8Array): Copies {
+export function copiesOf(event: ShownEvent, body: Uint8Array) {
   const received = textOf(body);
   if (body.length > LARGEST) {
     const tooLarge = `${received}; npx kit events --q ${event.key} --ndjson --bodies writes it`;

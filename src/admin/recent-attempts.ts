@@ -5,12 +5,7 @@ import type { HandlerSample, ReadStore, Sample } from '../store/read.ts';
 const HOUR_MS = 3_600_000;
 const STEP_MS = 300_000;
 
-export interface RecentAttempts {
-  succeeded: number;
-  failed: number;
-  /** The upper bound, in ms, of the bucket in which 95 of 100 attempts had ended. Null: there was no attempt. */
-  p95: number | null;
-}
+export type RecentAttempts = ReturnType<typeof grown>;
 
 export async function recentAttempts({ samples }: Pick<ReadStore, 'samples'>, now: number) {
   return attemptsBetween(await samples(now - HOUR_MS, now, STEP_MS));
@@ -22,11 +17,12 @@ export function attemptsBetween(samples: Sample[]): Map<string, RecentAttempts> 
   return new Map(Object.entries(last ?? {}).map(([name, to]) => [name, grown(first?.[name], to)]));
 }
 
-function grown(from: HandlerSample | undefined, to: HandlerSample): RecentAttempts {
+function grown(from: HandlerSample | undefined, to: HandlerSample) {
   const took = to.took.map((n, i) => n - (from?.took[i] ?? 0));
   return {
     succeeded: to.succeeded - (from?.succeeded ?? 0),
     failed: to.failed - (from?.failed ?? 0),
+    /** The upper bound, in ms, of the bucket in which 95 of 100 attempts had ended. Null: there was no attempt. */
     p95: quantile(took, 0.95),
   };
 }

@@ -11,20 +11,17 @@ const PAGE = 5_000;
 
 export type RerunAsked = Pick<Rerun, 'handler' | 'type' | 'from' | 'to'>;
 
-export interface RerunPlan extends RerunAsked {
-  range: Range;
-  types: Survey['types'];
-  events: number;
-  /** Events that are left out because their bodies were purged. */
-  purged: number;
-}
+export type RerunPlan = Awaited<ReturnType<typeof planRerun>>;
 
-/** Counts the events of the rerun. Throws AdminError if the handler is not loaded. */
+/**
+ * Counts the events of the rerun. `purged`: those that are left out because their bodies were purged. Throws AdminError
+ * if the handler is not loaded.
+ */
 export async function planRerun(
   store: Pick<Store, 'read' | 'admin' | 'now'>,
   asked: RerunAsked,
   [from, to]: [from: Point, to: Point | null],
-): Promise<RerunPlan> {
+) {
   const known = await store.read.handlers(store.now());
   const loaded = known.flatMap(({ name, loaded: is }) => (is ? [name] : []));
   if (!loaded.includes(asked.handler)) {

@@ -3,13 +3,7 @@ import { iso } from '../base/clock.ts';
 import type { ShownAttempt, ShownConflict, ShownDelivery, ShownTask, ReadStore } from '../store/read.ts';
 
 export type Found = NonNullable<Awaited<ReturnType<ReadStore['event']>>>;
-export interface Moment {
-  at: string;
-  what: string;
-  detail: string;
-  /** Null: nothing failed. */
-  error: string | null;
-}
+export type Moment = ReturnType<typeof moment>;
 
 export const NOT_KEPT =
   'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. Of what contradicts it the first hundred are shown. What a restart interrupted is not kept.';
@@ -42,7 +36,8 @@ export function timelineOf({ event, sightings, deliveries, conflicts, tasks, att
   return moments.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
 }
 
-function moment(at: string, what: string, detail = '', error: string | null = null): Moment {
+/** `error`: null if nothing failed. */
+function moment(at: string, what: string, detail = '', error: string | null = null) {
   return { at, what, detail, error };
 }
 

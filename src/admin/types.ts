@@ -8,7 +8,7 @@ import type { Store } from '../store/store.ts';
 import { dataOfText, SENT_BY_KIT } from '../wire/event.ts';
 import { typeOf } from '../wire/event-map.ts';
 import type { JsonObject } from '../wire/json.ts';
-import { createFields, type Field } from './fields.ts';
+import { createFields } from './fields.ts';
 
 /** Of each type, this many of its newest events are read, if their bodies are no longer than LONGEST bytes. */
 export const NEWEST = 200;
@@ -19,14 +19,7 @@ const MOST_PAGES = 100;
 const WEEK_MS = 604_800_000;
 const utf8 = new TextDecoder();
 
-export interface LearnedType {
-  type: string;
-  /** How many events were read. */
-  events: number;
-  /** Whether src/events.ts, or the kit itself, defines the type. */
-  defined: boolean;
-  root: Field;
-}
+export type LearnedType = Awaited<ReturnType<typeof learnType>>;
 
 /** Yields each type that came or that src/events.ts defines, or only the given one. */
 export async function* learnTypes(
@@ -45,7 +38,8 @@ export async function* learnTypes(
   }
 }
 
-async function learnType(type: string, newest: AsyncIterable<JsonObject>): Promise<LearnedType> {
+/** `events`: how many were read. `defined`: src/events.ts, or the kit itself, defines the type. */
+async function learnType(type: string, newest: AsyncIterable<JsonObject>) {
   const schema = typeOf(type)?.data;
   const named = schema && orUndefined(() => z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }));
   const { root, learn, refuse, tidy } = createFields(named);

@@ -128,17 +128,14 @@ export async function listen(server: NetServer, name: string, port: number, host
  * Stops listening, and resolves when the last connection is closed. Deliveries in flight are answered. `committing`
  * returns the number of deliveries that wait for their commit.
  */
-export function drainServer(server: Server, committing: () => number): Promise<void> {
-  return new Promise((resolve) => {
-    const began = performance.now();
-    // Idle connections are closed here, because a proxy would keep the connection of an answered delivery open.
-    const sweep = setInterval(() => {
-      server.closeIdleConnections();
-      if (performance.now() - began > GRACE_MS && committing() === 0) server.closeAllConnections();
-    }, SWEEP_MS);
-    server.close(() => {
-      clearInterval(sweep);
-      resolve();
-    });
-  });
+export async function drainServer(server: Server, committing: () => number): Promise<void> {
+  const began = performance.now();
+  // Idle connections are closed here, because a proxy would keep the connection of an answered delivery open.
+  const sweep = setInterval(() => {
+    server.closeIdleConnections();
+    if (performance.now() - began > GRACE_MS && committing() === 0) server.closeAllConnections();
+  }, SWEEP_MS);
+  server.close();
+  await once(server, 'close');
+  clearInterval(sweep);
 }

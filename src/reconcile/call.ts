@@ -21,14 +21,8 @@ export interface BackOff {
   failures: number;
 }
 
-export interface CallOptions {
-  status: Status;
-  positions: Positions;
-  backOff: BackOff;
-}
-
 // oxlint-disable-next-line max-lines-per-function -- each outcome of a call takes a few lines, and many lead to another outcome
-export function createCall(context: PassContext, { status, positions, backOff }: CallOptions) {
+export function createCall(context: PassContext, status: Status, positions: Positions, backOff: BackOff) {
   const { clock, log, signal, intervalMs, commit, say } = context;
   const pages = createPages(context);
   /** For each pass: the cursor of a request that brought no progress and is still to be repeated. */

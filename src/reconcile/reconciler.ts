@@ -29,7 +29,7 @@ export function createReconciler(options: ReconcilerOptions) {
   const passes: Pass[] = [forward.search, forward, overlap, verify];
   const positions = createPositions();
   const backOff: BackOff = { until: -Infinity, failures: 0 };
-  const call = createCall(context, { status, positions, backOff });
+  const call = createCall(context, status, positions, backOff);
 
   /** Makes at most one call. Resolves to the milliseconds until the next step. */
   async function step(): Promise<number> {

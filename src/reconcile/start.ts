@@ -1,6 +1,6 @@
 // Starts replay, and the stream if STREAM=on. Without an API key it notes that recovery is off.
-import type { Config } from '../config.ts';
 import { startLoop } from '../base/loop.ts';
+import type { Keep } from '../keep/module.ts';
 import { createBudget } from '../service/budget.ts';
 import { createCallLimit } from '../service/call-limit.ts';
 import { createService } from '../service/service.ts';
@@ -10,13 +10,8 @@ import type { ReconcilerOptions } from './pass.ts';
 import { createReconciler } from './reconciler.ts';
 import { createFollower } from './stream.ts';
 
-export interface RecoveryOptions extends Pick<ReconcilerOptions, 'store' | 'clock' | 'log' | 'onEvents'> {
-  config: Config;
-  /** Milliseconds until the retry after an error of the store. */
-  recover: (error: unknown) => number;
-  /** True while webhooks are silent. */
-  silent: () => boolean;
-}
+type RecoveryOptions = Pick<Keep, 'config' | 'store' | 'clock' | 'log' | 'recover'> &
+  Required<Pick<ReconcilerOptions, 'onEvents' | 'silent'>>;
 
 const NONE = { state: 'off', since: null, reason: null };
 

@@ -4,7 +4,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../base/clock.ts';
 import { ServiceError } from '../service/errors.ts';
-import { readStream, type StreamItem, type StreamNews, type StreamOptions } from '../service/stream.ts';
+import type { Access } from '../service/exchange.ts';
+import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import type { StreamState } from '../store/keep.ts';
 import { compareCursors, isBehind, type Cursor } from '../wire/cursor.ts';
@@ -13,10 +14,8 @@ import { createContinuity } from './continuity.ts';
 import { wants } from './page.ts';
 import type { Ended, ReconcilerOptions } from './pass.ts';
 
-export interface FollowerOptions extends Pick<ReconcilerOptions, 'store' | 'clock' | 'log' | 'types' | 'onEvents'> {
-  baseUrl: string;
-  apiKey: string;
-  fetch?: StreamOptions['fetch'];
+export interface FollowerOptions
+  extends Access, Pick<ReconcilerOptions, 'store' | 'clock' | 'log' | 'types' | 'onEvents'> {
   /** Called when the stream has left events out, so the forward pass must read now. */
   onHole: () => void;
   /** True if a forward pass ended recently, so that new events happened while deliveries could be accepted. */

@@ -4,12 +4,7 @@ import type { Clock } from '../base/clock.ts';
 
 const MINUTE_MS = 60_000;
 
-export interface Budget {
-  /** Milliseconds until the next call is allowed. 0: the call is counted and may be made now. */
-  take(): number;
-  /** The pause in milliseconds before a call that can wait. 0 while more than half of the calls are left. */
-  spacing(): number;
-}
+export type Budget = ReturnType<typeof createBudget>;
 
 interface BudgetOptions {
   /** The times of the last calls, Unix milliseconds, which an earlier process got from `onTake`. */
@@ -18,14 +13,14 @@ interface BudgetOptions {
   /** The part of the calls that may be made now: above 0, at most 1. */
   share?: () => number;
   /** Each call also counts in this budget. */
-  within?: Budget;
+  within?: { take: () => number };
 }
 
 export function createBudget(
   callsPerMinute: number,
   clock: Clock,
   { earlier = [], onTake, share = () => 1, within }: BudgetOptions = {},
-): Budget {
+) {
   let calls = sinceRestart(earlier, clock);
 
   /** The allowed calls, and the milliseconds for which they are. For less than one a minute, one in a longer time. */
@@ -39,7 +34,8 @@ export function createBudget(
   }
 
   return {
-    take() {
+    /** Milliseconds until the next call is allowed. 0: the call is counted and may be made now. */
+    take(): number {
       const now = clock.monotonic();
       const { most, ms } = allowed();
       calls = recent(now, ms);
@@ -51,7 +47,8 @@ export function createBudget(
       onTake?.(calls.map((at) => Math.round(at + offset)));
       return 0;
     },
-    spacing() {
+    /** The pause in milliseconds before a call that can wait. 0 while more than half of the calls are left. */
+    spacing(): number {
       const { most, ms } = allowed();
       return 2 * recent(clock.monotonic(), ms).length < most ? 0 : (2 * ms) / most;
     },

@@ -6,7 +6,7 @@ import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { LAST_EVENT_ID } from '../wire/headers.ts';
 import { messagesOf, readText, type Message } from './answers.ts';
 import { errorOf, ServiceError } from './errors.ts';
-import type { Fetch } from './exchange.ts';
+import type { Access } from './exchange.ts';
 
 export interface StreamItem {
   cursor: Cursor;
@@ -25,13 +25,9 @@ export type StreamNews =
   | { kind: 'refresh' | 'unreadable'; reason: string }
   | { kind: 'lost'; reason: string; waitMs: number };
 
-export interface StreamOptions {
-  baseUrl: string;
-  apiKey: string;
+export interface StreamOptions extends Access {
   /** The last cursor that was processed. Null: begin with new events. */
   after: Cursor | null;
-  /** Default: the global fetch. */
-  fetch?: Fetch | undefined;
   /** Asks for campaign and warm-up events, too. A key restricted to some numbers may not read them (contract 4.4). */
   product?: boolean;
   signal: AbortSignal;

@@ -1,18 +1,13 @@
 // Identity: decides which stored event an arrival is. It is pure: the store looks up what is known, and writes what is
 // decided. Contradictions are recorded; no event is merged or dropped.
-import type { Cursor } from '../wire/cursor.ts';
 import { dataOfBody, type Incoming } from '../wire/event.ts';
 import { digestOf, sameJson, type JsonObject } from '../wire/json.ts';
+import type { StoredEvent } from './work.ts';
 
 /** A stored event that may be the same as the arriving one. */
-export interface StoredIdentity {
-  seq: number;
-  id: string | null;
-  cursor: Cursor | null;
+export interface StoredIdentity extends Pick<StoredEvent, 'seq' | 'id' | 'cursor' | 'type' | 'origin'> {
   /** 1: another event with other data has the same cursor. */
   conflicting: 0 | 1;
-  type: string;
-  origin: Incoming['origin'];
   /** Null: purged or erased. */
   body: Uint8Array | null;
   /** Digest of the data; set when the body is purged. Null beside a null body: erased. */

@@ -2,9 +2,9 @@
 import { EXIT } from '../../base/errors.ts';
 import { closeGap } from '../../admin/gaps.ts';
 import { number, parse, UsageError, type Command } from '../lib/command.ts';
-import { clean, print, printJson } from '../lib/print.ts';
+import { clean, print } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
-import { printTable } from '../lib/table.ts';
+import { printList } from '../lib/table.ts';
 
 const command: Command = {
   summary: 'ranges of history that can no longer be fetched',
@@ -16,14 +16,9 @@ const command: Command = {
     if (more.length > 0 || (verb !== undefined && verb !== 'close')) throw new UsageError('gaps, or gaps close <gap>');
     if (verb === 'close') return close(number('the gap', id), values.reason);
     const gaps = await withStore((store) => store.read.gaps());
-    if (values.json) printJson({ gaps });
-    else
-      printTable(
-        ['gap', 'since', 'after', 'up to', 'why', 'closed', 'by'],
-        gaps.map((gap) => [gap.id, gap.openedAt, gap.after, gap.upTo, gap.reason, gap.closedAt, gap.closedBy]),
-        { none: 'no gaps', least: ['by', 'since', 'closed'] },
-      );
-    return EXIT.done;
+    const head = ['gap', 'since', 'after', 'up to', 'why', 'closed', 'by'];
+    const rows = gaps.map((gap) => [gap.id, gap.openedAt, gap.after, gap.upTo, gap.reason, gap.closedAt, gap.closedBy]);
+    return printList(values.json, { gaps }, head, rows, { none: 'no gaps', least: ['by', 'since', 'closed'] });
   },
 };
 export default command;

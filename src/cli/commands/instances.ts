@@ -29,16 +29,8 @@ export function show({ instances, processes }: Pick<Status, 'instances' | 'proce
       ['instance', 'version', 'since', 'leads', 'processes', 'handlers', 'state'],
       instances.map((one) => {
         const state = one.lostAt === null ? 'up' : `lost since ${one.lostAt}`;
-        const { handlers, processes: roles } = one;
-        return [
-          one.name,
-          one.version,
-          one.since,
-          one.leads ? 'yes' : 'no',
-          roles.join(' ') || null,
-          String(handlers.length),
-          state,
-        ];
+        const place = [one.name, one.version, one.since, one.leads ? 'yes' : 'no'];
+        return [...place, one.processes.join(' ') || null, one.handlers.length, state];
       }),
       { none: 'no instance gives signs of life', least: ['since', 'processes'] },
     );

@@ -2,9 +2,9 @@
 import { EXIT } from '../../base/errors.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { number, parse, UsageError, type Command } from '../lib/command.ts';
-import { clean, count, fail, print, printJson } from '../lib/print.ts';
+import { clean, count, fail, print } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
-import { printTable } from '../lib/table.ts';
+import { printList } from '../lib/table.ts';
 
 const ALL = { newest: 10_000 };
 
@@ -24,15 +24,11 @@ const command: Command = {
     if (verb === 'show') return show(id ?? 0);
     if (verb === 'retry') return retry(id);
     const limit = number('--limit', values.limit) ?? 50;
-    const rows = await withStore((store) => store.read.quarantine(limit));
-    if (values.json) printJson({ quarantine: rows });
-    else
-      printTable(
-        ['id', 'received', 'origin', 'cursor', 'bytes', 'why'],
-        rows.map((row) => [row.id, row.receivedAt, row.origin, row.cursor, row.bytes, row.reason]),
-        { none: 'nothing is quarantined', least: ['bytes', 'origin', 'cursor'] },
-      );
-    return EXIT.done;
+    const quarantine = await withStore((store) => store.read.quarantine(limit));
+    const head = ['id', 'received', 'origin', 'cursor', 'bytes', 'why'];
+    const rows = quarantine.map((row) => [row.id, row.receivedAt, row.origin, row.cursor, row.bytes, row.reason]);
+    const options = { none: 'nothing is quarantined', least: ['bytes', 'origin', 'cursor'] };
+    return printList(values.json, { quarantine }, head, rows, options);
   },
 };
 export default command;

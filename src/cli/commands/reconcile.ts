@@ -10,7 +10,7 @@ import { parse, UsageError, type Command } from '../lib/command.ts';
 import { follow, type Look } from '../lib/follow.ts';
 import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { clock, keepIsUp, unlessItReads, withStore } from '../lib/store.ts';
-import { printTable } from '../lib/table.ts';
+import { printList } from '../lib/table.ts';
 
 const command: Command = {
   summary: 'fetch what webhooks missed',
@@ -98,14 +98,10 @@ async function giveUp(): Promise<number> {
 
 async function showRuns(json = false): Promise<number> {
   const runs = await withStore((store) => store.state.get('replay_runs'));
-  if (json) printJson({ runs });
-  else
-    printTable(
-      ['from', 'to', 'runs', 'pages', 'recovered', 'ended'],
-      runs.map((run) => [run.from, run.to, run.runs, run.pages, run.recovered, run.reason ?? run.state]),
-      { none: 'no reconciliation has ended yet', least: ['pages', 'runs'] },
-    );
-  return EXIT.done;
+  const head = ['from', 'to', 'runs', 'pages', 'recovered', 'ended'];
+  const rows = runs.map((run) => [run.from, run.to, run.runs, run.pages, run.recovered, run.reason ?? run.state]);
+  const options = { none: 'no reconciliation has ended yet', least: ['pages', 'runs'] };
+  return printList(json, { runs }, head, rows, options);
 }
 
 /**

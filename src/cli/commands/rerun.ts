@@ -9,7 +9,7 @@ import { follow, type Look } from '../lib/follow.ts';
 import { count, fail, print, printJson, progress } from '../lib/print.ts';
 import { whyDown, withStore } from '../lib/store.ts';
 import { clockOf } from '../../store/clock.ts';
-import { printTable } from '../lib/table.ts';
+import { printList, printTable } from '../lib/table.ts';
 
 const LISTED = 20;
 const COLUMNS = 'rerun asked handler type from to state seen of tasks untried failing purged'.split(' ');
@@ -103,17 +103,12 @@ function wordingOf({ id, state, seen, events, made, untried, retrying, kept, pur
 
 async function list(json: boolean): Promise<number> {
   const reruns = await withStore((store) => store.admin.reruns(LISTED));
-  if (json) printJson({ reruns });
-  else
-    printTable(
-      COLUMNS,
-      reruns.map((one) => [
-        ...[one.id, one.askedAt, one.handler, one.type, one.from, one.to, one.state],
-        ...[one.seen, one.events, one.made, one.untried, one.retrying, one.purged],
-      ]),
-      { none: 'no reruns', least: ['purged', 'type', 'asked', 'untried'] },
-    );
-  return EXIT.done;
+  const rows = reruns.map((one) => [
+    ...[one.id, one.askedAt, one.handler, one.type, one.from, one.to, one.state],
+    ...[one.seen, one.events, one.made, one.untried, one.retrying, one.purged],
+  ]);
+  const options = { none: 'no reruns', least: ['purged', 'type', 'asked', 'untried'] };
+  return printList(json, { reruns }, COLUMNS, rows, options);
 }
 
 async function cancel(id: number | undefined): Promise<number> {

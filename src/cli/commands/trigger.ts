@@ -1,13 +1,13 @@
 // Sends signed events to the receiver, like the service. Use it to try a handler, or to test the receiver with
 // duplicates, mixed order, wrong signatures and old deliveries.
 import { randomUUID } from 'node:crypto';
-import { loadConfig, readEnv, type Config } from '../../config.ts';
+import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { nearestType } from '../../run/did-you-mean.ts';
 import { number, parse, UsageError, webAddress, type Command } from '../lib/command.ts';
 import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { clock } from '../lib/store.ts';
-import { deliver, isTls, loopbackUrl } from '../lib/post.ts';
+import { deliver, isTls, loopbackUrl, TO_DELIVER } from '../lib/post.ts';
 import { typeOf } from '../../wire/event-map.ts';
 import { samples, type Sample } from '../lib/sample.ts';
 
@@ -43,7 +43,7 @@ const command: Command = {
     if (!typeOf(type)?.example) warnOf(type);
     const copies = values.duplicate ? events.flatMap((event) => [event, event]) : events;
 
-    const config = loadConfig(readEnv(), { only: NEEDED });
+    const config = loadConfig(readEnv(), { only: [...TO_DELIVER, 'TIMESTAMP_TOLERANCE_SECONDS'] });
     const forged = values['bad-signature'] ?? false;
     const secret = forged ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');
     const expected = forged || old > config.TIMESTAMP_TOLERANCE_SECONDS ? 401 : 204;
@@ -70,15 +70,6 @@ const command: Command = {
   },
 };
 export default command;
-
-const NEEDED: (keyof Config)[] = [
-  'WEBHOOK_SECRET',
-  'PORT',
-  'HOST',
-  'WEBHOOK_PATH',
-  'WEBHOOK_HEADER_PREFIX',
-  'TIMESTAMP_TOLERANCE_SECONDS',
-];
 
 function warnOf(type: string): void {
   const near = nearestType(type);

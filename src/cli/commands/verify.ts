@@ -9,7 +9,7 @@ import { parse, pointOf, UsageError, type Command } from '../lib/command.ts';
 import { follow, type Look } from '../lib/follow.ts';
 import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { keepIsUp, unlessItReads, whyDown, withStore } from '../lib/store.ts';
-import { printTable } from '../lib/table.ts';
+import { printList, printTable } from '../lib/table.ts';
 
 const command: Command = {
   summary: 'compare history with the service; arrivals by origin and week',
@@ -66,14 +66,11 @@ function show({ from, at, events, types }: VerifyAccount): void {
 
 async function showWeeks(store: Store, json: boolean): Promise<number> {
   const weeks = await store.read.arrivals();
-  if (json) printJson({ weeks });
-  else
-    printTable(
-      ['week of', 'type', 'brought first by', 'events', 'late on average', 'at worst'],
-      weeks.map((sum) => [sum.week, sum.type, sum.origin, sum.events, seconds(sum.lateMs), seconds(sum.latestMs)]),
-      { none: 'nothing has arrived yet' },
-    );
-  return EXIT.done;
+  const head = ['week of', 'type', 'brought first by', 'events', 'late on average', 'at worst'];
+  const rows = weeks.map((sum) => {
+    return [sum.week, sum.type, sum.origin, sum.events, seconds(sum.lateMs), seconds(sum.latestMs)];
+  });
+  return printList(json, { weeks }, head, rows, { none: 'nothing has arrived yet' });
 }
 
 function seconds(ms: number | null): string | null {

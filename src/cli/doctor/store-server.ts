@@ -12,7 +12,7 @@ const OLD_TRANSACTION_SECONDS = 3_600;
 
 const FACTS = `select current_setting('server_version_num') as version, current_setting('server_version') as named,
   current_setting('synchronous_commit') as sync, current_setting('fsync') as fsync,
-  current_setting('full_page_writes') as pages, current_setting('default_transaction_isolation') as isolation,
+  current_setting('full_page_writes') as full_page_writes, current_setting('default_transaction_isolation') as isolation,
   cast(current_setting('max_connections') as int) as most, (select cast(count(*) as int) from pg_stat_activity) as used,
   current_setting('synchronous_standby_names') as standbys,
   (select cast(count(*) as int) from pg_stat_replication) as replicas,
@@ -38,11 +38,8 @@ function settingsOf(facts: SqlRow): Finding[] {
   const findings: Finding[] = [];
   if (Number(facts['version']) < OLDEST)
     findings.push(fault(`PostgreSQL ${String(facts['named'])}`, 'update the server to PostgreSQL 14 or newer'));
-  for (const [name, setting] of [
-    ['fsync', 'fsync'],
-    ['pages', 'full_page_writes'],
-  ] as const)
-    if (facts[name] !== 'on')
+  for (const setting of ['fsync', 'full_page_writes'])
+    if (facts[setting] !== 'on')
       findings.push(fault(`${setting} is off: a crash of the server loses events`, `set ${setting} = on`));
   if (facts['isolation'] !== 'read committed')
     findings.push(

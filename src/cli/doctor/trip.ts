@@ -1,23 +1,14 @@
 // Sends signed deliveries to the receiver: first directly, then through the public address. If only the second fails,
 // a proxy is at fault.
 import { withStore } from '../lib/store.ts';
-import { loopbackUrl } from '../lib/post.ts';
+import { loopbackUrl, TO_DELIVER } from '../lib/post.ts';
 import { fault, misconfigured, ok, shown, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 import { createProber, PLAIN, UNUSUAL, type Arrival } from './probe.ts';
 import { explain } from './proxy.ts';
 
-const NEEDS: Check['needs'] = [
-  'WEBHOOK_SECRET',
-  'PORT',
-  'HOST',
-  'WEBHOOK_PATH',
-  'WEBHOOK_HEADER_PREFIX',
-  'DATABASE_URL',
-];
-
 export const receiver: Check = {
   name: 'receiver',
-  needs: NEEDS,
+  needs: [...TO_DELIVER, 'DATABASE_URL'],
   after: ['store folder', 'store file'],
   run: (context) =>
     withStore(async (store) => {
@@ -58,7 +49,7 @@ function judgeDirect({ status, arrived, failure }: Arrival, url: string, secret:
 
 export const roundTrip: Check = {
   name: 'round trip',
-  needs: [...NEEDS, 'PUBLIC_URL'],
+  needs: [...TO_DELIVER, 'DATABASE_URL', 'PUBLIC_URL'],
   after: ['receiver'],
   run(context) {
     const url = context.url ?? context.config.PUBLIC_URL;

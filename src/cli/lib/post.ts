@@ -4,7 +4,10 @@ import { randomUUID } from 'node:crypto';
 import { request as overHttp } from 'node:http';
 import { request as overHttps } from 'node:https';
 import type { Config } from '../../config.ts';
-import { signedHeaders } from '../../wire/sign.ts';
+import { signedHeaders, type Signing } from '../../wire/sign.ts';
+
+/** Variables that a delivery to the receiver needs. */
+export const TO_DELIVER: (keyof Config)[] = ['WEBHOOK_SECRET', 'PORT', 'HOST', 'WEBHOOK_PATH', 'WEBHOOK_HEADER_PREFIX'];
 
 export interface Answer {
   /** HTTP status; 0 if there was no answer. */
@@ -17,14 +20,8 @@ export interface Answer {
 /** The service waits 10 s for an answer (contract 6.3). */
 const TIMEOUT_MS = 10_000;
 
-export interface Delivery {
-  body: Buffer;
-  id: string;
-  type: string;
+interface Delivery extends Omit<Signing, 'secrets' | 'deliveryId' | 'attempt'> {
   secret: string;
-  /** WEBHOOK_HEADER_PREFIX. */
-  prefix: string;
-  timestampSeconds: number;
   contentType?: string | undefined;
 }
 

@@ -13,20 +13,8 @@ import { UsageError } from './command.ts';
 import { clean, count } from './print.ts';
 import { clock } from './store.ts';
 
-/**
- * The body of a delivery (contract 6.3). `sent_by` marks it as the kit's own: the delivery does not count in the
- * failure run, and its cursor is ignored.
- */
-export interface Sample {
-  id: string;
-  type: string;
-  created_at: string | null;
-  cursor: string | null;
-  session_id: string | null;
-  webhook_id: string;
-  sent_by: typeof SENT_BY_KIT;
-  data: object;
-}
+/** The body of a delivery (contract 6.3). */
+export type Sample = ReturnType<typeof samples>[number];
 
 type Issue = z.core.$ZodIssue;
 
@@ -34,7 +22,7 @@ type Issue = z.core.$ZodIssue;
 const OURS = 'trigger_';
 
 /** Different events of one session, a millisecond apart. Throws UsageError. */
-export function samples(type: string, repeat: number, assignments: string[]): Sample[] {
+export function samples(type: string, repeat: number, assignments: string[]) {
   const { fields, envelope } = sort(assignments);
   const session = envelope.get('session_id') || randomUUID();
   const at = timeOf(envelope.get('created_at')) ?? clock.now() - repeat + 1;
@@ -52,6 +40,7 @@ export function samples(type: string, repeat: number, assignments: string[]): Sa
       cursor: cursor === null ? null : String(cursor + BigInt(n)),
       session_id: envelope.get('session_id') === null || placeless ? null : (facts.sessionId ?? session),
       webhook_id: envelope.get('webhook_id') ?? 'trigger',
+      // The delivery does not count in the failure run, and its cursor is ignored.
       sent_by: SENT_BY_KIT,
       data: type === 'webhook.ping' ? data : { [type]: data },
     });
@@ -187,7 +176,7 @@ function timeOf(text: string | null | undefined): number | undefined {
 }
 
 /** Throws UsageError if the receiver could not read the event. */
-function checked(sample: Sample): Sample {
+function checked<Body extends object>(sample: Body): Body {
   const reading = readDelivery(Buffer.from(JSON.stringify(sample)));
   if ('unreadable' in reading)
     throw new UsageError(

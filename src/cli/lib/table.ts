@@ -1,7 +1,8 @@
 // Tables that fit the terminal. On a terminal they are coloured.
 import { styleText } from 'node:util';
 import stringWidth from 'string-width';
-import { clean, print } from './print.ts';
+import { EXIT } from '../../base/errors.ts';
+import { clean, print, printJson } from './print.ts';
 
 type Cell = string | number | null;
 
@@ -36,7 +37,7 @@ export function printTable(head: string[], rows: Cell[][], { none = 'nothing', l
   if (rows.length === 0) return print(none);
   const room = process.stdout.isTTY ? process.stdout.columns : Infinity;
   let lines = [head, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))))];
-  const over = (widths = widest(lines)): number => sum(widths) + 2 * (widths.length - 1) - room;
+  const over = (widths = widest(lines)): number => widths.reduce((a, b) => a + b, 0) + 2 * (widths.length - 1) - room;
   if (over() > 0) lines = lines.map((line) => line.map(shortTime));
   for (const title of least) {
     const column = lines[0]?.indexOf(title) ?? -1;
@@ -61,6 +62,13 @@ export function printTable(head: string[], rows: Cell[][], { none = 'nothing', l
     );
   printLine(titles, (_, fitted) => bold(fitted));
   for (const line of cells) printLine(line, tonedByState);
+}
+
+/** Prints the rows as a table, or with `--json` what they show. Returns the exit code. */
+export function printList(json: boolean | undefined, shown: object, ...table: Parameters<typeof printTable>): number {
+  if (json) printJson(shown);
+  else printTable(...table);
+  return EXIT.done;
 }
 
 function widest([titles = [], ...cells]: string[][]): number[] {
@@ -93,8 +101,4 @@ function fit(text: string, width: number): string {
     shown += '…';
   }
   return shown + ' '.repeat(Math.max(0, width - stringWidth(shown)));
-}
-
-function sum(numbers: number[]): number {
-  return numbers.reduce((a, b) => a + b, 0);
 }

@@ -1,6 +1,7 @@
 // Erases a person's data, in steps. The identity and the outcome of the events stay.
 import type { AdminStore, Erased, IsTheirs } from '../../admin.ts';
 import { HANDLERS, createMarkDirty } from '../work/waiting.ts';
+import { addTo, type Counts } from '../../state.ts';
 import type { Session } from '../session.ts';
 
 interface Options {
@@ -51,11 +52,9 @@ export function createErase(session: Session, { shred }: Options): Pick<AdminSto
     const errors = await quiet.run({ ids });
     await quietAttempts.run({ ids });
     await forgetNotes.run({ ids });
-    const waiting = [...Map.groupBy(handlers, (name) => name)].map(([name, { length }]) => [
-      `waiting.${name}`,
-      -length,
-    ]);
-    await session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped, ...Object.fromEntries(waiting) });
+    const counts: Counts = { 'tasks.ready': -skipped, 'tasks.skipped': skipped };
+    for (const name of handlers) addTo(counts, `waiting.${name}`, -1);
+    await session.count(counts);
     const lanes = await lanesOf.all({ ids });
     // The name of a lane may hold the person's address. The lane itself stays, because it keeps the order.
     const named = lanes.filter(({ name }) => isTheirs(Buffer.from(JSON.stringify(name.split('/')))));

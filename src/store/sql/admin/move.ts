@@ -1,5 +1,5 @@
 // Moves a handler's tasks to another handler, for example after a rename, together with its lanes and their progress.
-import type { Counts } from '../../state.ts';
+import { addTo, type Counts } from '../../state.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createAttempts } from '../work/attempts.ts';
 import type { Session } from '../session.ts';
@@ -69,9 +69,12 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
     await give.run({ ids: rows.map(({ id }) => id), handler });
     for (const { id, event, deadGroup } of rows)
       await attemptLog.given(id, event * HANDLERS + handler, handler, deadGroup);
-    const left = noLongerWaiting(rows);
-    const came = rows.filter(({ state }) => state === 'ready').length;
-    await session.count({ ...left, [`waiting.${to}`]: came + (left[`waiting.${to}`] ?? 0) });
+    const counts: Counts = {};
+    for (const { from } of rows.filter(isWaiting)) {
+      addTo(counts, `waiting.${from}`, -1);
+      addTo(counts, `waiting.${to}`);
+    }
+    await session.count(counts);
   }
 
   async function skipTasks(rows: GivenRow[], error: string, now: number): Promise<void> {
@@ -81,8 +84,9 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
       if (group !== null) await attemptLog.leaveGroup(group, length);
     await markDirty(lanesIn(rows));
     const counts: Counts = { 'tasks.skipped': rows.length };
-    for (const [state, { length }] of Map.groupBy(rows, (row) => row.state)) counts[`tasks.${state}`] = -length;
-    await session.count({ ...counts, ...noLongerWaiting(rows) });
+    for (const { state } of rows) addTo(counts, `tasks.${state}`, -1);
+    for (const { from } of rows.filter(isWaiting)) addTo(counts, `waiting.${from}`, -1);
+    await session.count(counts);
   }
 
   return {
@@ -118,10 +122,4 @@ function lanesIn(rows: GivenRow[]): number[] {
   return rows.flatMap(({ lane }) => lane ?? []);
 }
 
-function noLongerWaiting(rows: GivenRow[]): Counts {
-  const waiting = Map.groupBy(
-    rows.filter(({ state }) => state === 'ready'),
-    ({ from }) => from,
-  );
-  return Object.fromEntries([...waiting].map(([from, { length }]) => [`waiting.${from}`, -length]));
-}
+const isWaiting = ({ state }: GivenRow): boolean => state === 'ready';

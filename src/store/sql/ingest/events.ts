@@ -44,40 +44,36 @@ export function createIngest(session: Session, { events, failing = new Set(), on
     return failure === undefined ? accepted : batch.readings.map(() => ({ verdict: 'quarantined' }));
   }
 
-  async function together(batch: Batch): Promise<Accepted[]> {
-    const accepted = await session.write(
-      async () => {
-        events.begin?.(false);
-        const raised = batch.gap ? await raiseGap(batch.gap, batch.now) : [];
-        const results = await arrive([...batch.readings, ...raised], batch);
-        await placePage(batch);
-        await session.count(batch.counts ?? {});
-        await writeState(batch.state);
-        return results.slice(0, batch.readings.length);
-      },
-      ...locksOf(batch),
-    );
-    events.committed?.();
-    return accepted;
+  function together(batch: Batch): Promise<Accepted[]> {
+    return commit(batch, false, async () => {
+      const raised = batch.gap ? await raiseGap(batch.gap, batch.now) : [];
+      const results = await arrive([...batch.readings, ...raised], batch);
+      await placePage(batch);
+      await session.count(batch.counts ?? {});
+      await writeState(batch.state);
+      return results.slice(0, batch.readings.length);
+    });
   }
 
-  async function apart(batch: Batch): Promise<Accepted[]> {
+  function apart(batch: Batch): Promise<Accepted[]> {
     const take = async (reading: Reading): Promise<Accepted> =>
       (await arrive([reading], batch))[0] ?? { verdict: 'unkept' };
-    const accepted = await session.write(
-      async () => {
-        events.begin?.(true);
-        const results = await poison.apart(batch.readings, isPage(batch), {
-          take,
-          keep: (reading, reason) => take(asideOf(reading, reason)),
-        });
-        if (batch.gap) await arrive(await raiseGap(batch.gap, batch.now), batch);
-        await placePage(batch);
-        await writeApart(batch.counts, batch.state);
-        return results;
-      },
-      ...locksOf(batch),
-    );
+    const keep = (reading: Reading, reason: string): Promise<Accepted> => take(asideOf(reading, reason));
+    return commit(batch, true, async () => {
+      const results = await poison.apart(batch.readings, isPage(batch), { take, keep });
+      if (batch.gap) await arrive(await raiseGap(batch.gap, batch.now), batch);
+      await placePage(batch);
+      await writeApart(batch.counts, batch.state);
+      return results;
+    });
+  }
+
+  async function commit(batch: Batch, isApart: boolean, work: () => Promise<Accepted[]>): Promise<Accepted[]> {
+    const write = (): Promise<Accepted[]> => {
+      events.begin?.(isApart);
+      return work();
+    };
+    const accepted = await session.write(write, ...locksOf(batch));
     events.committed?.();
     return accepted;
   }
