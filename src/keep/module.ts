@@ -38,10 +38,11 @@ export interface Shared {
   prove: () => void;
 }
 
-/**
- * The part of an alarm's rule that decides the ops page's sentence and colour. An alarm without a rule is a warning.
- */
-export type AlarmRules = Record<string, { gravity: 'critical' | 'warning'; deliveries?: DeliveryTrouble }>;
+/** The part of an alarm's rule that pages and posts show. An alarm without a rule is a warning. */
+export type AlarmRules = Record<
+  string,
+  { gravity: 'critical' | 'warning'; deliveries?: DeliveryTrouble; remedy: string; page?: string }
+>;
 
 /** While the alarm is up, deliveries cannot be committed, do not arrive, or get no 2xx. */
 export type DeliveryTrouble = 'uncommitted' | 'missing' | 'refused';
