@@ -22,7 +22,7 @@ export async function moveTasks(
   clock: Clock,
   onStep?: (done: number, of: number) => void,
 ): Promise<{ moved: number; steps: number }> {
-  const handlers = await store.read.handlers();
+  const handlers = await store.read.handlers(clock.now());
   const known = handlers.map(({ name }) => name);
   const isLoaded = handlers.some(({ name, loaded }) => loaded && name === to);
   const steps = isLoaded ? 0 : await store.admin.giveSteps(from, to);

@@ -21,11 +21,11 @@ export interface RerunPlan extends RerunAsked {
 
 /** Counts the events of the rerun. Throws AdminError if the handler is not loaded. */
 export async function planRerun(
-  store: Pick<Store, 'read'>,
+  store: Pick<Store, 'read' | 'admin' | 'now'>,
   asked: RerunAsked,
   [from, to]: [from: Point, to: Point | null],
 ): Promise<RerunPlan> {
-  const known = await store.read.handlers();
+  const known = await store.read.handlers(store.now());
   const loaded = known.flatMap(({ name, loaded: is }) => (is ? [name] : []));
   if (!loaded.includes(asked.handler)) {
     const gone = known.some(({ name }) => name === asked.handler);
@@ -33,17 +33,17 @@ export async function planRerun(
     const others = `loaded are: ${loaded.join(', ') || 'none'}${kept}`;
     throw new AdminError('missing', `no loaded handler is named ${asked.handler}; ${others}`);
   }
-  const range = await store.read.range(from, to);
+  const range = await store.admin.range(from, to);
   const types = await survey(store, range, asked.type);
   const total = (of: 'events' | 'purged'): number => types.reduce((sum, type) => sum + type[of], 0);
   return { ...asked, range, types, events: total('events'), purged: total('purged') };
 }
 
 /** Counts the events by type, the most frequent type first. */
-async function survey(store: Pick<Store, 'read'>, range: Range, only: string | null): Promise<Survey['types']> {
+async function survey(store: Pick<Store, 'admin'>, range: Range, only: string | null): Promise<Survey['types']> {
   const sums = new Map<string, Survey['types'][number]>();
   for (let at: Survey['next'] = null, last = false; !last; last = at === null) {
-    const page: Survey = await store.read.survey(range, only, at, PAGE);
+    const page: Survey = await store.admin.survey(range, only, at, PAGE);
     for (const { type, events, purged } of page.types) {
       const known = sums.get(type) ?? { type, events: 0, purged: 0 };
       sums.set(type, { type, events: known.events + events, purged: known.purged + purged });

@@ -47,6 +47,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     }
     clearTimeout(timer);
     context.end('the attempt has ended');
+    context.time();
     context.over = true;
     // A commit may still wait for the disk. Node reports a rejection that nobody handles only after all microtasks.
     if (context.completing && !context.completed) {
@@ -90,6 +91,7 @@ class AttemptContext implements Context {
   over = false;
   /** The fault of the store that the handler waits for. */
   obstacle: StoreError | undefined;
+  readonly #begunAt: number;
   readonly #claim: Claim;
   readonly #handler: Loaded;
   readonly #options: AttemptOptions;
@@ -103,6 +105,11 @@ class AttemptContext implements Context {
     this.#claim = claim;
     this.#handler = handler;
     this.#options = options;
+    this.#begunAt = options.clock.monotonic();
+  }
+
+  time(): void {
+    this.#claim.tookMs = this.#options.clock.monotonic() - this.#begunAt;
   }
 
   get log(): Logger {
@@ -176,6 +183,7 @@ class AttemptContext implements Context {
   async #complete(work: Work): Promise<void> {
     if (this.completed) throw new Error(COMPLETED);
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
+    this.time();
     const held = await this.#persist(() => this.#options.store.complete(this.#claim, this.#options.clock.now(), work));
     if (!held) throw new Error(GONE);
     this.completed = true;

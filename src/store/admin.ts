@@ -1,6 +1,7 @@
-// The admin role of the store: what people change by hand.
+// The admin role of the store: what people change by hand, and the reruns that they plan.
 import type { Accepted } from './ingest.ts';
-import type { Range, Rerun, TaskFilter } from './read.ts';
+import type { Point, Range, Rerun, Survey, TaskFilter } from './read.ts';
+import type { RerunAt } from './work.ts';
 
 export interface AdminStore {
   /** Ids of matching dead, skipped and waiting tasks in cursor order, so that changes in steps keep the lane order. */
@@ -24,6 +25,12 @@ export interface AdminStore {
   resume(handler: string | null): Promise<boolean>;
   /** False: no gap with this id is open. */
   closeGap(id: number, by: string, now: number): Promise<boolean>;
+  /** The events between two cursors or times of receipt whose tasks were made. A cursor `to` is included. */
+  range(from: Point, to: Point | null): Promise<Range>;
+  /** Counts the events that a rerun would process, one page at a time. */
+  survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;
+  /** Newest first. */
+  reruns(limit: number): Promise<Rerun[]>;
   /** Requests a rerun: the handler gets the events of the range again, as tasks that `run` makes. Returns its id. */
   askRerun(
     asked: Pick<Rerun, 'handler' | 'type' | 'from' | 'to' | 'events'> & { range: Range },

@@ -1,6 +1,5 @@
 // The read role of the store, for people and programs. Every answer has a bound; no query counts a table.
 import type { Origin } from '../wire/event.ts';
-import type { RerunAt } from './work.ts';
 import type {
   Arrivals,
   DeadGroup,
@@ -10,10 +9,7 @@ import type {
   HandlerFigures,
   ListedEvent,
   Offers,
-  Point,
   Quarantined,
-  Range,
-  Rerun,
   Sample,
   ShownAttempt,
   ShownConflict,
@@ -21,7 +17,6 @@ import type {
   ShownEvent,
   ShownTask,
   Status,
-  Survey,
   TaskFilter,
   WaitingLane,
 } from './shown.ts';
@@ -83,12 +78,8 @@ export interface ReadStore {
   /** Undefined: the store does not know this handler. */
   handler(name: string, now: number): Promise<HandlerDetail | undefined>;
   offers(): Promise<Offers>;
-  /** The events between two cursors or times of receipt whose tasks were made. A cursor `to` is included. */
-  range(from: Point, to: Point | null): Promise<Range>;
-  /** Counts the events that a rerun would process, one page at a time. */
-  survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;
-  /** Newest first. */
-  reruns(limit: number): Promise<Rerun[]>;
+  /** When the oldest stored event was received, and when pruning last looked for events to remove. Unix milliseconds. */
+  extent(): Promise<{ oldestAt: number | null; prunedAt: number | null }>;
   /** Stores the present counters, for the charts over time. */
   sample(now: number): Promise<void>;
   /** From oldest to newest, the last sample of each step. */

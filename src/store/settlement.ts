@@ -1,4 +1,5 @@
 // What the end of an attempt changes: the progress of the lane, and the counters.
+import { bucketOf } from '../base/latency-buckets.ts';
 import type { Counts } from './state.ts';
 import type { Settlement } from './work.ts';
 
@@ -13,9 +14,15 @@ export function countsOf(settlements: Settlement[], nameOf: (handler: number) =>
   const add = (name: keyof Counts, by: number): void => void (counts[name] = (counts[name] ?? 0) + by);
   add('tasks.running', -settlements.length);
   for (const settlement of settlements) {
-    add(`tasks.${settlement.state}`, 1);
-    const verdict = verdictOf(settlement);
-    if (verdict) add(`attempts.${verdict}.${nameOf(settlement.claim.handler)}`, 1);
+    const { state, claim } = settlement;
+    const [handler, verdict] = [nameOf(claim.handler), verdictOf(settlement)];
+    add(`tasks.${state}`, 1);
+    if (state !== 'ready') add(`waiting.${handler}`, -1);
+    if (!verdict) continue;
+    add(`attempts.${verdict}.${handler}`, 1);
+    if (claim.tookMs === undefined) continue;
+    add(`took.${bucketOf(claim.tookMs)}.${handler}`, 1);
+    add(`took.sum_us.${handler}`, Math.round(claim.tookMs * 1_000));
   }
   return counts;
 }

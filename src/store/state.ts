@@ -5,7 +5,7 @@ import type { Reloaded } from './processes.ts';
 import type { TaskState } from './work.ts';
 
 /**
- * Counters only grow, except `events`, `quarantined`, `undecided` and `tasks.*`, which count rows. `duplicates` counts
+ * Counters only grow, except `events`, `quarantined`, `undecided`, `tasks.*` and `waiting.*`, which count rows. `duplicates` counts
  * deliveries of known events; `reread` counts items of replay or stream that were known already.
  */
 export type Counter =
@@ -41,8 +41,10 @@ export type Counter =
   | `ack.${string}`
   /** Outcomes of attempts, by handler, except those that a stop or the crash of a shared process interrupted. */
   | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
-  /** How long attempts of each handler took, in milliseconds: their number by bucket, and their sum. */
+  /** Attempts of each handler by how long they took, `took.<bucket>.<handler>`, and the sum, `took.sum_us.<handler>`. */
   | `took.${string}`
+  /** Tasks of each handler that have not ended. */
+  | `waiting.${string}`
   | `refused.${string}`
   /** Wrong tokens at the ops port. */
   | `wrong_tokens.${'form' | 'bearer'}`;

@@ -67,6 +67,8 @@ export interface Claim {
   startedAt: number;
   deferredMs: number;
   error: string | null;
+  /** How long the attempt took, milliseconds. Undefined: the handler did not run. */
+  tookMs?: number;
   /**
    * Shared by the claims of a lane, which run one after another. If it is recalled, those that have not begun go back:
    * the lane has other tasks by now. So do those that have not begun at `until`, a time of the monotonic clock.

@@ -29,7 +29,7 @@ export async function readAll({ read }: Store, now: number): Promise<string[]> {
     await read.quarantine(1_000),
     await read.gaps(),
     await read.arrivals(),
-    await read.handlers(),
+    await read.handlers(now),
     await read.waitingLanes(PAGE),
   ];
   return [...events, ...tasks, ...ones, ...lists.flat()].map(shown);

@@ -785,7 +785,7 @@ describe('a rerun', () => {
     await until(() => handled.length === 600);
     await rest();
     handled.length = 0;
-    const range = await store.read.range(T0, null);
+    const range = await store.admin.range(T0, null);
     const asked = { handler: 'one', type: null, from: 'then', to: null, events: 601, range };
     await store.admin.askRerun(asked, clock.now());
     await accept({ cursor: 800, session: 'live' });
@@ -793,7 +793,7 @@ describe('a rerun', () => {
     await until(() => handled.length === 601);
     await rest();
     expect(new Set(handled).size).toBe(601);
-    const [rerun] = await store.read.reruns(1);
+    const [rerun] = await store.admin.reruns(1);
     expect(rerun).toMatchObject({ state: 'ended', seen: 601, made: 600, untried: 0 });
     const { tasks } = await store.read.tasks({ handler: 'one', limit: 1_000 }, clock.now());
     expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
@@ -815,7 +815,7 @@ describe('a rerun', () => {
     waits = true;
     begun.length = 0;
     const asked = { handler: 'one', type: null, from: '1', to: null, events: 10 };
-    await store.admin.askRerun({ ...asked, range: await store.read.range('1' as Cursor, null) }, clock.now());
+    await store.admin.askRerun({ ...asked, range: await store.admin.range('1' as Cursor, null) }, clock.now());
     runner.wake();
     await until(() => begun.length === 2);
     await accept({ cursor: 11 });

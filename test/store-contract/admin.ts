@@ -166,7 +166,7 @@ export function fixing(suite: Suite<Store>): void {
 
     test('and all other handlers are listed by name, each with whether it is loaded', async () => {
       await store.work.register(['second']);
-      expect(await store.read.handlers()).toEqual([
+      expect(await store.read.handlers(T0)).toMatchObject([
         { name: 'first', loaded: false },
         { name: 'second', loaded: true },
       ]);

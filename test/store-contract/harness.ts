@@ -174,6 +174,7 @@ export async function sums(store: WorkingStore) {
       skipped: of('tasks.skipped'),
       dead: of('tasks.dead'),
     },
+    waiting: Object.entries(counters).reduce((sum, [name, n]) => sum + (name.startsWith('waiting.') ? n : 0), 0),
   };
 }
 

@@ -27,7 +27,7 @@ export function reruns(suite: Suite<Store>): void {
     const EVER = '0' as Cursor;
 
     async function ask(from: Cursor | number = EVER, to: Cursor | number | null = null): Promise<number> {
-      const span = await store.read.range(from, to);
+      const span = await store.admin.range(from, to);
       const asked = { handler: 'first', type: null, from: 'then', to: null, events: 0, range: span };
       return store.admin.askRerun(asked, desk.now);
     }
@@ -57,7 +57,9 @@ export function reruns(suite: Suite<Store>): void {
       await desk.workOff();
       const id = await ask();
       expect(await finish(2)).toEqual(['9', '10', '20', '30']);
-      expect(await store.read.reruns(1)).toMatchObject([{ id, state: 'ended', seen: 4, made: 4, kept: 0, untried: 0 }]);
+      expect(await store.admin.reruns(1)).toMatchObject([
+        { id, state: 'ended', seen: 4, made: 4, kept: 0, untried: 0 },
+      ]);
       expect((await store.read.status(T0)).tasks).toMatchObject({ done: 4, dead: 0 });
     });
 
@@ -70,7 +72,7 @@ export function reruns(suite: Suite<Store>): void {
       const other = await createDesk(another());
       await other.turn({ rerun: { page, tasks } });
       await desk.turn({ rerun: { page, tasks } });
-      expect(await store.read.reruns(1)).toMatchObject([{ made: 4, kept: 0, untried: 4 }]);
+      expect(await store.admin.reruns(1)).toMatchObject([{ made: 4, kept: 0, untried: 4 }]);
       expect(await store.work.rerun([desk.handler], 4)).toBeNull();
       await desk.workOff();
       expect(await finish(4)).toEqual(['5', '6', '7', '8', '9', '10']);
@@ -85,7 +87,7 @@ export function reruns(suite: Suite<Store>): void {
       await ask();
       const claims = present((await feed(100, 0)) ?? undefined);
       expect(claims).toEqual([]);
-      expect(await store.read.reruns(1)).toMatchObject([{ made: 1, kept: 2, seen: 3 }]);
+      expect(await store.admin.reruns(1)).toMatchObject([{ made: 1, kept: 2, seen: 3 }]);
       expect((await desk.settle([done(atWork)])).fenced).toBe(0);
       await desk.workOff();
     });
@@ -157,13 +159,13 @@ export function reruns(suite: Suite<Store>): void {
       await desk.arrive('a', [1, 2, 3]);
       await desk.workOff();
       await store.keep.purge(T0 + 1, null, 1);
-      expect(await store.read.survey(await store.read.range(EVER, null), 'Thing', null, 10)).toEqual({
+      expect(await store.admin.survey(await store.admin.range(EVER, null), 'Thing', null, 10)).toEqual({
         types: [{ type: 'Thing', events: 3, purged: 1 }],
         next: null,
       });
       await ask();
       expect(await finish()).toEqual(['2', '3']);
-      expect(await store.read.reruns(1)).toMatchObject([{ seen: 3, made: 2, purged: 1 }]);
+      expect(await store.admin.reruns(1)).toMatchObject([{ seen: 3, made: 2, purged: 1 }]);
     });
 
     test('that is cancelled makes no more tasks, and its waiting tasks are returned', async () => {
@@ -178,7 +180,7 @@ export function reruns(suite: Suite<Store>): void {
       expect(await store.work.rerun([desk.handler], 4)).toBeNull();
       expect(await store.admin.discard(waiting, 'enough', T0)).toBe(4);
       expect(await desk.workOff()).toEqual([]);
-      expect(await store.read.reruns(1)).toMatchObject([{ state: 'cancelled', made: 4 }]);
+      expect(await store.admin.reruns(1)).toMatchObject([{ state: 'cancelled', made: 4 }]);
       expect(await store.admin.cancelRerun(id + 1, T0)).toBeNull();
     });
 

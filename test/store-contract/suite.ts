@@ -17,6 +17,7 @@ import { health } from './health.ts';
 import { identityContract } from './identity.ts';
 import { lanes } from './lanes.ts';
 import { notes } from './notes.ts';
+import { pausing } from './pausing.ts';
 import { pruning } from './pruning.ts';
 import { looking } from './reading.ts';
 import { reruns } from './reruns.ts';
@@ -44,6 +45,7 @@ export function rolesContract(name: string, open: (path: string) => Store): void
     workingParts(suite);
     health(suite);
     fixing(suite);
+    pausing(suite);
     reruns(suite);
     pruning(suite);
     looking(suite);
@@ -136,5 +138,5 @@ async function expectCountersToEqualRows(store: WorkingStore): Promise<void> {
     if (!last) break;
     after = last.seq;
   }
-  expect(await sums(store)).toMatchObject({ events, tasks: counted });
+  expect(await sums(store)).toMatchObject({ events, tasks: counted, waiting: counted.ready + counted.running });
 }

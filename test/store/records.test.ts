@@ -197,7 +197,7 @@ test('a dead task that is moved to another handler changes its group too, and a 
     expect.arrayContaining(['new 1', 'old 1']),
   );
   const [from, to] = ['1', null] as [Cursor, null];
-  const range = await ops.store.read.range(from, to);
+  const range = await ops.store.admin.range(from, to);
   await ops.store.admin.askRerun({ handler: 'old', type: null, from, to, events: 2, range }, now());
   const page = await ops.store.work.rerun([old], 10);
   if (!page) throw new Error('there is no rerun');
@@ -215,7 +215,7 @@ test('a rerun leaves out events that were pruned after their page was read', asy
   await end(ops, handler, 'done');
   await end(ops, handler, 'done');
   const [from, to] = ['0', null] as [Cursor, null];
-  const range = await ops.store.read.range(from, to);
+  const range = await ops.store.admin.range(from, to);
   await ops.store.admin.askRerun({ handler: 'a', type: null, from, to, events: 2, range }, now());
   const page = await ops.store.work.rerun([handler], 10);
   if (!page) throw new Error('there is no rerun');
@@ -230,7 +230,7 @@ test('a rerun leaves out events that were pruned after their page was read', asy
   }));
   const nothing = { settle: [], fanOut: null, room: 0, handlers: [] };
   await ops.store.work.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks } });
-  expect(await ops.store.read.reruns(1)).toMatchObject([{ seen: 2, made: 1, purged: 1 }]);
+  expect(await ops.store.admin.reruns(1)).toMatchObject([{ seen: 2, made: 1, purged: 1 }]);
   const claimed = await ops.store.work.turn({ now: now(), boot: 1, ...nothing, room: 5, handlers: [handler] });
   expect(claimed.claims.map(({ event }) => event.cursor)).toEqual(['2']);
 });

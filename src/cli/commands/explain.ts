@@ -52,7 +52,7 @@ async function find(store: Store, name: string, asked: { body?: boolean; curl?: 
   const neighbours: Neighbours[] = [];
   for (const task of found.tasks) neighbours.push({ task, ...(await store.read.neighbours(task.id, now)) });
   const { key } = found.event;
-  const loaded = (await store.read.handlers()).flatMap((one) => (one.loaded ? [one.name] : []));
+  const loaded = (await store.read.handlers(now)).flatMap((one) => (one.loaded ? [one.name] : []));
   const body = asked.body || asked.curl || asked.fixture ? await store.read.body(key) : null;
   return { ...found, neighbours, loaded, body, others: asked.body ? await store.read.contradictions(key) : [] };
 }

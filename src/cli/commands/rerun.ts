@@ -74,7 +74,7 @@ async function followRerun(store: Store, id: number, json: boolean): Promise<num
   let left = false;
   process.on('SIGINT', () => (left = true));
   const end = await follow(json, async (): Promise<Look<Rerun | 'left' | 'down'>> => {
-    const rerun = (await store.read.reruns(LISTED)).find((one) => one.id === id);
+    const rerun = (await store.admin.reruns(LISTED)).find((one) => one.id === id);
     if (!rerun) throw new Error(`rerun ${id} is gone`);
     const line = wordingOf(rerun);
     if (rerun.state !== 'running') return { line, result: rerun };
@@ -102,7 +102,7 @@ function wordingOf({ id, state, seen, events, made, untried, retrying, kept, pur
 }
 
 async function list(json: boolean): Promise<number> {
-  const reruns = await withStore((store) => store.read.reruns(LISTED));
+  const reruns = await withStore((store) => store.admin.reruns(LISTED));
   if (json) printJson({ reruns });
   else
     printTable(

@@ -39,7 +39,7 @@ export default command;
 async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
   const { page, handlers } = await withStore(async (store) => ({
     page: await firstPage(store, filter),
-    handlers: await store.read.handlers(),
+    handlers: await store.read.handlers(store.now()),
   }));
   if (json) {
     printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });

@@ -72,7 +72,7 @@ function selectTasks(args: string[]) {
 /** Counts the selected tasks of each handler that is not loaded. */
 async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<{ name: string; tasks: number }[]> {
   const waiting: { name: string; tasks: number }[] = [];
-  for (const { name, loaded } of await store.read.handlers()) {
+  for (const { name, loaded } of await store.read.handlers(store.now())) {
     if (loaded || (filter.handler ?? name) !== name) continue;
     const { length: tasks } = await store.admin.matching({ ...filter, handler: name }, store.now());
     if (tasks > 0) waiting.push({ name, tasks });

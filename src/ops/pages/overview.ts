@@ -203,7 +203,7 @@ function workFigures(status: Status): Figure[] {
 function charts(samples: Sample[], width: { from: number; to: number }): Html[] {
   const steps = samples.slice(1).map((sample, i) => ({ sample, before: samples[i] ?? sample }));
   const times = steps.map(({ sample }) => sample.at);
-  const series = (name: Exclude<keyof Sample, 'at' | 'acks'>) => {
+  const series = (name: 'accepted' | 'handled' | 'duplicates' | 'refused' | 'quarantined') => {
     const grown = steps.map(({ sample, before }) => Math.max(0, sample[name] - before[name]));
     const values = grown.map((n, i) => (n * 60_000) / Math.max(1, (times[i] ?? 0) - (steps[i]?.before.at ?? 0)));
     return { name, values, sum: count(grown.reduce((sum, n) => sum + n, 0)) };

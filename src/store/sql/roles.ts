@@ -2,6 +2,7 @@
 import type { Roles } from '../store.ts';
 import { createErase } from './admin/erase.ts';
 import { createMove } from './admin/move.ts';
+import { createPause } from './admin/pause.ts';
 import { createReruns } from './admin/reruns.ts';
 import { createRetry } from './admin/retry.ts';
 import { createAlarmStore } from './alarms.ts';
@@ -25,7 +26,6 @@ export function assembleRoles(session: Session, options: IngestOptions & Upkeep)
   const { accept, readmit, note } = createIngest(session, options);
   const { failingHeads, ...reading } = createReadStore(session);
   const { brokenHandlers, ...processes } = createProcessStore(session);
-  const { askRerun, cancelRerun, ...reruns } = createReruns(session);
   return {
     ingest: { accept },
     state: { ...createStateStore(session), note },
@@ -34,11 +34,11 @@ export function assembleRoles(session: Session, options: IngestOptions & Upkeep)
     replay: createReplayStore(session, accept),
     alarms: { ...createAlarmStore(session), brokenHandlers, failingHeads },
     keep: createKeepStore(session, options),
-    read: { ...reading, ...reruns, ...createSamples(session) },
+    read: { ...reading, ...createSamples(session, reading.status) },
     admin: {
-      askRerun,
-      cancelRerun,
+      ...createReruns(session),
       ...createMove(session),
+      ...createPause(session),
       ...createRetry(session, readmit),
       ...createErase(session, options),
     },

@@ -19,9 +19,10 @@ export function createErase(session: Session, { shred }: Options): Pick<AdminSto
   // The ids of all tasks that the events can have. A join by ranges of ids would be slow in PostgreSQL.
   const theirTask = `in (select e.seq * ${HANDLERS} + h.id from events e cross join handlers h where e.seq ${listed})`;
   // Waiting tasks become skipped, because the event has no body left. Running tasks end normally.
-  const skip = session.statement(`
+  const skip = session.value<string>(`
     update tasks set state = 'skipped', error = 'erased', changed_at = @now where id ${theirTask} and state = 'ready'
-      and not exists (select 1 from claims where task = tasks.id)`);
+      and not exists (select 1 from claims where task = tasks.id)
+    returning (select name from handlers where id = tasks.handler)`);
   // Errors of handlers may quote the event.
   const quiet = session.statement(`update tasks set error = 'erased' where id ${theirTask} and error is not null`);
   // All attempts of the event, because attempts may exist without their task after a rerun or a move.
@@ -45,11 +46,16 @@ export function createErase(session: Session, { shred }: Options): Pick<AdminSto
 
   async function erase(ids: number[], isTheirs: IsTheirs, now: number): Promise<Pick<Erased, 'skipped' | 'errors'>> {
     await purge.run({ ids });
-    const skipped = await skip.run({ ids, now });
+    const handlers = await skip.all({ ids, now });
+    const skipped = handlers.length;
     const errors = await quiet.run({ ids });
     await quietAttempts.run({ ids });
     await forgetNotes.run({ ids });
-    await session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped });
+    const waiting = [...Map.groupBy(handlers, (name) => name)].map(([name, { length }]) => [
+      `waiting.${name}`,
+      -length,
+    ]);
+    await session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped, ...Object.fromEntries(waiting) });
     const lanes = await lanesOf.all({ ids });
     // The name of a lane may hold the person's address. The lane itself stays, because it keeps the order.
     const named = lanes.filter(({ name }) => isTheirs(Buffer.from(JSON.stringify(name.split('/')))));

@@ -9,6 +9,7 @@ interface GivenRow {
   id: number;
   event: number;
   state: 'ready' | 'dead' | 'skipped';
+  from: string;
   lane: number | null;
   deadGroup: number | null;
 }
@@ -22,8 +23,8 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
   const attemptLog = createAttempts(session);
   const idOf = session.value<number>('select id from handlers where name = ?');
   const given = session.statement<GivenRow>(`
-    select id, event, state, lane, dead_group as "deadGroup" from tasks where id ${listed} and state <> 'done'
-      and not exists (select 1 from claims where task = tasks.id) order by id`);
+    select t.id, event, state, h.name as "from", lane, dead_group as "deadGroup" from tasks t join handlers h on h.id = t.handler
+    where t.id ${listed} and state <> 'done' and not exists (select 1 from claims where task = t.id) order by t.id`);
   const taken = session.value<number>(`select id from tasks where id ${listed}`);
   // A lane and the handler's lane with its name. If the lane was removed, the task keeps its id, which is never reused.
   const pairs = `lanes o join lanes n on n.name = o.name and n.rerun = o.rerun and n.handler = @handler`;
@@ -62,12 +63,15 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
     return id;
   }
 
-  async function giveTasks(rows: GivenRow[], handler: number, now: number): Promise<void> {
+  async function giveTasks(rows: GivenRow[], handler: number, to: string, now: number): Promise<void> {
     if (rows.length === 0) return;
     await copyLanes(lanesIn(rows), handler, now);
     await give.run({ ids: rows.map(({ id }) => id), handler });
     for (const { id, event, deadGroup } of rows)
       await attemptLog.given(id, event * HANDLERS + handler, handler, deadGroup);
+    const left = noLongerWaiting(rows);
+    const came = rows.filter(({ state }) => state === 'ready').length;
+    await session.count({ ...left, [`waiting.${to}`]: came + (left[`waiting.${to}`] ?? 0) });
   }
 
   async function skipTasks(rows: GivenRow[], error: string, now: number): Promise<void> {
@@ -78,7 +82,7 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
     await markDirty(lanesIn(rows));
     const counts: Counts = { 'tasks.skipped': rows.length };
     for (const [state, { length }] of Map.groupBy(rows, (row) => row.state)) counts[`tasks.${state}`] = -length;
-    await session.count(counts);
+    await session.count({ ...counts, ...noLongerWaiting(rows) });
   }
 
   return {
@@ -94,7 +98,7 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
           (has.has(ofHandler(row)) ? left : moved).push(row);
           has.add(ofHandler(row));
         }
-        await giveTasks(moved, handler, now);
+        await giveTasks(moved, handler, name, now);
         const open = left.filter(({ state }) => state !== 'skipped');
         await skipTasks(open, `${name} has its own task of this event`, now);
         return moved.length;
@@ -112,4 +116,12 @@ export function createMove(session: Session): Pick<AdminStore, 'giveTo' | 'giveL
 
 function lanesIn(rows: GivenRow[]): number[] {
   return rows.flatMap(({ lane }) => lane ?? []);
+}
+
+function noLongerWaiting(rows: GivenRow[]): Counts {
+  const waiting = Map.groupBy(
+    rows.filter(({ state }) => state === 'ready'),
+    ({ from }) => from,
+  );
+  return Object.fromEntries([...waiting].map(([from, { length }]) => [`waiting.${from}`, -length]));
 }

@@ -1,7 +1,7 @@
 // Reruns as people ask for them: what a range holds, the requests, and their progress.
 import type { AdminStore } from '../../admin.ts';
 import type { RerunAt } from '../../work.ts';
-import type { Point, Range, Rerun, ReadStore } from '../../read.ts';
+import type { Point, Range, Rerun } from '../../read.ts';
 import { createByTime } from '../read/by-time.ts';
 import { isoOf, type Session } from '../session.ts';
 import { createWalk } from '../work/reruns.ts';
@@ -12,15 +12,11 @@ function startOf({ fromCursor, fromEvent }: Range): RerunAt {
   return { cursor: fromCursor > 0n ? fromCursor - 1n : -1n, event: fromEvent - 1 };
 }
 
-type Reruns = Pick<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'> &
-  Pick<AdminStore, 'askRerun' | 'cancelRerun'>;
+type Reruns = Pick<AdminStore, 'range' | 'survey' | 'reruns' | 'askRerun' | 'cancelRerun'>;
 
 export function createReruns(session: Session): Reruns {
   const { lastBefore } = createByTime(session);
   const walk = createWalk(session, '');
-  const handlers = session.statement<{ name: string; loaded: number }>(
-    'select name, loaded from handlers order by name',
-  );
   const ask = session.value<number>(`
     insert into reruns (handler, type, since, until, from_cursor, to_cursor, from_event, to_event, at_cursor, at_event, events, asked_at)
     values ((select id from handlers where name = @handler), @type, @from, @to, @fromCursor, @toCursor, @fromEvent, @toEvent,
@@ -51,7 +47,6 @@ export function createReruns(session: Session): Reruns {
   }
 
   return {
-    handlers: async () => (await handlers.all()).map(({ name, loaded }) => ({ name, loaded: loaded === 1 })),
     range,
     async survey(given, type, at, limit) {
       const { rows, upTo, last } = await walk(given, type, at ?? startOf(given), limit);

@@ -6,13 +6,15 @@ import type { Counts } from '../../state.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createAttempts } from '../work/attempts.ts';
 import { createMarkDirty } from '../work/waiting.ts';
+import { createByTime } from '../read/by-time.ts';
 import { matchOf, selectionOf } from '../read/selection.ts';
 import type { Session } from '../session.ts';
 
-type State = 'dead' | 'skipped' | 'ready';
+type State = 'done' | 'dead' | 'skipped' | 'ready';
 interface MovableRow {
   id: number;
   state: State;
+  handler: string;
   lane: number | null;
   /** The same; null: the lane was removed. */
   inLane: number | null;
@@ -28,6 +30,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
   const listed = dialect.oneOf('@ids', 'bigint');
   const markDirty = createMarkDirty(session);
   const attemptLog = createAttempts(session);
+  const { lastBefore } = createByTime(session);
   const matching = (ids: string) =>
     session.value<number>(`
       select t.id from tasks t
@@ -36,7 +39,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
   // Dead tasks need no check for claims, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
     session.value<number>(`
-      select id from tasks where ${which} and changed_at <= @changedBy and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
+      select id from tasks where ${which} and id < @below and changed_at <= @changedBy and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
         and (@all = 1 or id ${listed}) order by cursor nulls first, id`);
   const lists = {
     dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
@@ -44,9 +47,14 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
     ready: matching(idsOf.ready),
     group: dead(`state = 'dead' and dead_group = @group`),
     any: matching([idsOf.dead, idsOf.skipped, idsOf.ready].join(' union all ')),
+    // A done task runs again only by its id, and only if its event still has its body.
+    done: session.value<number>(`
+      select t.id from tasks t join events e on e.seq = t.event and e.body is not null
+      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy order by t.cursor nulls first, t.id`),
   };
   const movable = session.statement<MovableRow>(`
-    select t.id, t.state, t.lane, l.id as "inLane", t.dead_group as "deadGroup" from tasks t left join lanes l on l.id = t.lane
+    select t.id, t.state, h.name as handler, t.lane, l.id as "inLane", t.dead_group as "deadGroup"
+    from tasks t join handlers h on h.id = t.handler left join lanes l on l.id = t.lane
     where t.id ${listed} and t.state ${dialect.oneOf('@states', 'text')} and not exists (select 1 from claims where task = t.id)
     order by t.id`);
   // The task goes back into its lane, in cursor order. If the lane was removed meanwhile, it runs alone.
@@ -81,22 +89,27 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
       for (const [group, { length }] of Map.groupBy(rows, ({ deadGroup }) => deadGroup))
         if (group !== null) await attemptLog.leaveGroup(group, length);
       const counts: Counts = {};
-      for (const [state, { length }] of Map.groupBy(rows, (row) => row.state)) counts[`tasks.${state}`] = -length;
-      counts[`tasks.${to}`] = (counts[`tasks.${to}`] ?? 0) + rows.length;
+      for (const { state, handler } of rows) {
+        counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
+        counts[`tasks.${to}`] = (counts[`tasks.${to}`] ?? 0) + 1;
+        const by = Number(to === 'ready') - Number(state === 'ready');
+        counts[`waiting.${handler}`] = (counts[`waiting.${handler}`] ?? 0) + by;
+      }
       await session.count(counts);
       return rows.length;
     }, 'work');
 
   return {
     async matching(filter, now) {
-      const match = matchOf(filter, now);
+      const { receivedBefore } = filter;
+      const match = matchOf(filter, now, receivedBefore === undefined ? undefined : await lastBefore(receivedBefore));
       const { state } = match;
-      const known = state === 'dead' || state === 'skipped' || state === 'ready';
+      const known = state === 'dead' || state === 'skipped' || state === 'ready' || state === 'done';
       const list = match.group !== null ? lists.group : known ? lists[state] : lists.any;
       return list.all(match);
     },
-    retry: (given, now) =>
-      move(given, ['dead', 'skipped', 'ready'], 'ready', async (ids, rows) => {
+    retry: (given, now, done = false) =>
+      move(given, done ? ['done'] : ['dead', 'skipped', 'ready'], 'ready', async (ids, rows) => {
         const [oldest = Infinity] = ids;
         if (oldest < Number(await session.state('oldest'))) await session.setState('oldest', oldest);
         await revive.run({ ids, now });

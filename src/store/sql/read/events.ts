@@ -1,7 +1,15 @@
 // Events as people see them: pages by keyset, and one event with everything that is known of it.
 import { parseCursor } from '../../../wire/cursor.ts';
 import type { Origin } from '../../../wire/event.ts';
-import { CONFLICTS, type ReadStore, type ShownAttempt, type ShownConflict, type ShownEvent } from '../../read.ts';
+import {
+  CONFLICTS,
+  type ListedEvent,
+  type ReadStore,
+  type ShownAttempt,
+  type ShownConflict,
+  type ShownEvent,
+} from '../../read.ts';
+import type { TaskState } from '../../work.ts';
 import { createByTime } from './by-time.ts';
 import { EVENT_COLUMNS, isoOf, type Session } from '../session.ts';
 import { idsOfEvent } from '../work/waiting.ts';
@@ -17,7 +25,7 @@ const LOOK_MS = 15;
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createEvents(session: Session): Pick<ReadStore, 'events' | 'event' | 'contradictions' | 'body'> {
   const { dialect } = session;
-  const { IN_STATE } = selectionOf(dialect);
+  const { IN_STATE, STATE, HELD } = selectionOf(dialect);
   const receipt = createByTime(session);
   const tasksOf = idsOfEvent('cast(@seq as bigint)');
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
@@ -58,7 +66,23 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
   const contradictions = session.statement<{ at: number; body: Uint8Array }>(
     `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
   );
+  const outcomes = session.statement<{ event: number; handler: string; state: TaskState; held: 0 | 1 }>(`
+    select t.event, h.name as handler, ${STATE} as state, ${HELD} as held
+    from events e join tasks t on t.id ${idsOfEvent('e.seq')} join handlers h on h.id = t.handler
+    where e.seq ${dialect.oneOf('@events', 'bigint')} order by t.id`);
   const ofEvent = session.statement<TaskRow>(`${taskOf(dialect)} where t.id ${tasksOf} order by t.id`);
+
+  async function listed(events: ShownEvent[], now: number): Promise<ListedEvent[]> {
+    if (events.length === 0) return [];
+    const tasks = await outcomes.all({ events: events.map(({ seq }) => seq), now });
+    const of = Map.groupBy(tasks, ({ event }) => event);
+    return events.map((event) => {
+      const its = (of.get(event.seq) ?? []).map(({ handler, state, held }) => {
+        return { handler, state: held ? ('held' as const) : state };
+      });
+      return { ...event, outcomes: its };
+    });
+  }
 
   return {
     async events(
@@ -66,7 +90,7 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
       now,
     ) {
       const row = q === undefined || before !== undefined ? undefined : await named.get(nameOf(q));
-      if (row) return { events: [row], next: null };
+      if (row) return { events: await listed([row], now), next: null };
       const last = await (until === undefined ? receipt.newest() : receipt.lastBefore(until));
       const upper = Math.min(before ?? Infinity, last + 1);
       // Begins at the newest contradicted event, which may be far from the newest event.
@@ -88,10 +112,10 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
         const down = Math.max(from, at - 1 - LOOK);
         const found = await eventList.all({ ...match, before: at, from: down, limit: limit - events.length });
         events.push(...found);
-        if (events.length === limit) return { events, next: events.at(-1)?.seq ?? null };
+        if (events.length === limit) return { events: await listed(events, now), next: events.at(-1)?.seq ?? null };
         at = down + 1;
-        if (down <= floor) return { events, next: null };
-        if (down <= from || performance.now() - begun > LOOK_MS) return { events, next: at };
+        if (down <= floor) return { events: await listed(events, now), next: null };
+        if (down <= from || performance.now() - begun > LOOK_MS) return { events: await listed(events, now), next: at };
       }
     },
     async event(name, now) {

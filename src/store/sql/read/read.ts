@@ -4,6 +4,7 @@ import type { AlarmStore } from '../../alarms.ts';
 import type { Arrivals, Gap, Quarantined, ReadStore } from '../../read.ts';
 import { isoOf, type Session } from '../session.ts';
 import { createEvents } from './events.ts';
+import { createHandlerReads } from './handlers.ts';
 import { createStatus } from './status.ts';
 import { createTasks } from './tasks.ts';
 
@@ -11,9 +12,10 @@ type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
 
 export function createReadStore(
   session: Session,
-): Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns' | 'sample' | 'samples'> &
-  Pick<AlarmStore, 'failingHeads'> {
-  return { ...createStatus(session), ...createEvents(session), ...createTasks(session), ...createAsides(session) };
+): Omit<ReadStore, 'sample' | 'samples'> & Pick<AlarmStore, 'failingHeads'> {
+  const tasks = createTasks(session);
+  const handlers = createHandlerReads(session, tasks.waitingLanes);
+  return { ...createStatus(session), ...createEvents(session), ...tasks, ...handlers, ...createAsides(session) };
 }
 
 function createAsides(session: Session): Pick<ReadStore, 'quarantine' | 'quarantined' | 'gaps' | 'arrivals'> {

@@ -2,6 +2,7 @@
 import type { ShownState, TaskState } from '../../work.ts';
 import type { TaskFilter } from '../../read.ts';
 import type { Dialect } from '../session.ts';
+import { HANDLERS } from '../work/waiting.ts';
 
 /** Maximum events, or tasks, that one page of a filtered list looks at. */
 export const STRETCH = 10_000;
@@ -28,7 +29,7 @@ export function selectionOf(dialect: Dialect) {
     (cast(@state as text) is null or (${IN_STATE}))
     and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler))
     and (cast(@group as bigint) is null or t.dead_group = @group)
-    and t.changed_at <= @changedBy and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
+    and t.id < @below and t.changed_at <= @changedBy and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
   // Each state except done has a partial index. SQLite uses it if the query repeats the condition of the index.
   const idsOf = {
     ready: `select id from tasks ${dialect.indexedBy('tasks_in_lane')} where state = 'ready' and alone = 0
@@ -47,14 +48,18 @@ export function inState(state: ShownState | undefined): { state: TaskState | nul
   return { state: state ?? null, held: state === 'ready' ? 0 : null };
 }
 
-/** The parameters of MATCHING. People see a ready task as ready only if it is not held. */
-export function matchOf({ ids, state, handler, group, changedBy }: TaskFilter, now: number) {
+/**
+ * The parameters of MATCHING. People see a ready task as ready only if it is not held. `lastEvent`: only tasks of events
+ * up to this number.
+ */
+export function matchOf({ ids, state, handler, group, changedBy }: TaskFilter, now: number, lastEvent?: number) {
   return {
     ...inState(state),
     now,
     handler: handler ?? null,
     group: group ?? null,
     changedBy: changedBy ?? Number.MAX_SAFE_INTEGER,
+    below: lastEvent === undefined ? Number.MAX_SAFE_INTEGER : (lastEvent + 1) * HANDLERS,
     all: ids ? 0 : 1,
     ids: ids ?? [],
   };

@@ -5,6 +5,7 @@ import type { AlarmStore } from '../../alarms.ts';
 import type { DeadGroup, ReadStore, ShownTask, WaitingLane } from '../../read.ts';
 import type { FailingHead } from '../../shown.ts';
 import type { TaskState } from '../../work.ts';
+import { createByTime } from './by-time.ts';
 import { EVENT_KEY, isoOf, type Dialect, type Session } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
 import { matchOf, selectionOf, STRETCH } from './selection.ts';
@@ -39,6 +40,7 @@ export function taskOf(dialect: Dialect): string {
 export function createTasks(
   session: Session,
 ): Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes'> & Pick<AlarmStore, 'failingHeads'> {
+  const { lastBefore } = createByTime(session);
   const TASK = taskOf(session.dialect);
   const { MATCHING, idsOf } = selectionOf(session.dialect);
   /** `lookedAt`: the newest ids of one kind, at most as many as one page looks at. */
@@ -105,7 +107,9 @@ export function createTasks(
       from hop where lane is not null`;
   const crowded = session.statement<
     Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']
-  >(`${LANE_HEADS} order by 2 desc, 1 limit ?)
+  >(`${LANE_HEADS} and (cast(@handler as text) is null or lane in (
+        select l.id from lanes l join handlers h on h.id = l.handler where h.name = @handler))
+      order by 2 desc, 1 limit @limit)
     select h.name as handler, l.name as lane, waiting, coalesce(c.attempt, t.attempts) as attempts, t.error, ${EVENT_KEY}
     from counted k join lanes l on l.id = k.lane join handlers h on h.id = l.handler join tasks t on t.id = k.head
       join events e on e.seq = t.event left join claims c on c.task = t.id
@@ -132,18 +136,19 @@ export function createTasks(
       });
       return { dead: (await deadOf.get(match)) ?? 0, groups: rows };
     },
-    async tasks({ ids, state, handler, group, before, limit = 50 }, now) {
-      const match = matchOf({ ids, state, handler, group }, now);
+    async tasks({ receivedBefore, before, limit = 50, ...filter }, now) {
+      const lastEvent = receivedBefore === undefined ? undefined : await lastBefore(receivedBefore);
+      const match = matchOf({ ...filter, changedBy: undefined }, now, lastEvent);
       const kind = match.state === null || match.state === 'done' ? 'any' : match.state;
-      const { page, last } = lists[group === undefined ? kind : 'group'];
+      const { page, last } = lists[filter.group === undefined ? kind : 'group'];
       const from = { ...match, before: before ?? Number.MAX_SAFE_INTEGER };
       const rows = await page.all({ ...from, limit });
       const full = rows.length === limit;
       return { tasks: rows.map(toTask), next: (full ? rows.at(-1)?.id : await last.get(from)) ?? null };
     },
     failingHeads: (limit) => failing.all(limit),
-    waitingLanes: async (limit) =>
-      (await crowded.all(limit)).map(({ handler, lane, waiting, ...head }) => {
+    waitingLanes: async (limit, of) =>
+      (await crowded.all({ handler: of ?? null, limit })).map(({ handler, lane, waiting, ...head }) => {
         const more = waiting > IN_LANE;
         const { key, attempts: tries, error } = head;
         return { handler, lane, waiting: Math.min(waiting, IN_LANE), more, head: { key, attempts: tries, error } };

@@ -1,6 +1,7 @@
 // The handlers that the store knows: loaded, gone, or waiting, because their file is broken or another instance may have
 // them. A waiting handler gets its missed tasks when it is back. A new handler starts at the current event.
 import { mayBeBroken } from '../../missed.ts';
+import { keptOf } from '../../state.ts';
 import type { HandlerFiles } from '../../work.ts';
 import type { Session } from '../session.ts';
 
@@ -39,6 +40,9 @@ export function createHandlers(session: Session) {
     select name, file, (select received_at from events where seq > waits_from order by seq limit 1) as since
     from handlers where waits_from is not null and loaded = 0 order by name`);
 
+  /** Kept in memory, because the name of a handler never changes. */
+  let cached = new Map<number, string>();
+
   async function idsOf(names: string[]): Promise<Map<string, number>> {
     return new Map((await named.all(names)).map(({ id, name }) => [name, id]));
   }
@@ -71,6 +75,15 @@ export function createHandlers(session: Session) {
         return idsOf(names);
       }, 'work'),
     idsOf,
+    async namesOf(ids: number[]): Promise<(id: number) => string> {
+      if (ids.some((id) => !cached.has(id))) cached = new Map((await all.all()).map(({ id, name }) => [id, name]));
+      return (id) => cached.get(id) ?? '';
+    },
+    /** Tells whether a handler is paused. */
+    async paused(): Promise<(name: string) => boolean> {
+      const paused = keptOf('paused', await session.state('paused'));
+      return (name) => Object.hasOwn(paused, '*') || Object.hasOwn(paused, name);
+    },
     behind: async (): Promise<Map<number, number>> =>
       new Map((await behind.all()).map(({ id, waits_from: from }) => [id, from])),
     /** False: another process has already moved the position of this handler. */

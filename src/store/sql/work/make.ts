@@ -19,6 +19,8 @@ export interface Makers {
   onTask: (event: number) => void;
 }
 
+type Add = (name: keyof Counts, by: number) => void;
+
 export function createMake(session: Session, { lanes, registry, reruns, undecided, onTask }: Makers) {
   const { oneOf } = session.dialect;
   const insert = session.insertAll({
@@ -38,41 +40,37 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
   const attemptLog = createAttempts(session);
 
   /** Makes tasks, leaving out those that the handler already has. Returns how many are new. */
-  async function makeAll(tasks: NewTask[], now: number): Promise<number> {
+  async function makeAll(tasks: NewTask[], now: number, add: Add): Promise<number> {
     if (tasks.length === 0) return 0;
     const there = new Set(await known.all(tasks.map(idOf)));
     const fresh = tasks.filter((task) => !there.has(idOf(task)));
-    return makeThese([...new Map(fresh.map((task) => [idOf(task), task])).values()], now);
+    return makeThese([...new Map(fresh.map((task) => [idOf(task), task])).values()], now, add);
   }
 
   /** Makes the tasks of new events. Events that were decided late may already have tasks. */
-  async function makeNew({ tasks, decided = [] }: FanOutPage, now: number): Promise<number> {
+  async function makeNew({ tasks, decided = [] }: FanOutPage, now: number, add: Add): Promise<void> {
     const late = new Set(decided);
     const fresh = tasks.filter(({ event }) => !late.has(event));
     const others = tasks.filter(({ event }) => late.has(event));
-    if ((await makeThese(fresh, now)) !== fresh.length) throw new Error('a new event already has a task');
-    return fresh.length + (await makeAll(others, now));
+    if ((await makeThese(fresh, now, add)) !== fresh.length) throw new Error('a new event already has a task');
+    await makeAll(others, now, add);
   }
 
   async function makeMissed(
     { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
     together: boolean,
     now: number,
-    add: (name: keyof Counts, by: number) => void,
+    add: Add,
   ): Promise<number | null> {
     const to = joins && together ? null : upTo;
     if (!(await registry.moveOn(handler, from, to))) return from;
     await undecided.give(handler, owed);
-    add('tasks.ready', await makeAll(tasks, now));
+    await makeAll(tasks, now, add);
     return to;
   }
 
   /** Makes the tasks of a page of a rerun. Ended tasks begin anew; waiting and running tasks stay as they are. */
-  async function feed(
-    { page, tasks }: NonNullable<Turn['rerun']>,
-    now: number,
-    add: (name: keyof Counts, by: number) => void,
-  ): Promise<void> {
+  async function feed({ page, tasks }: NonNullable<Turn['rerun']>, now: number, add: Add): Promise<void> {
     // An event may have been pruned, or have lost its body, after the page was read.
     const there = new Set(await whole.all(tasks.map(({ event }) => event)));
     const rest = tasks.filter(({ event }) => there.has(event));
@@ -80,14 +78,14 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
       add(`tasks.${state}`, -1);
       if (deadGroup !== null) await attemptLog.leaveGroup(deadGroup, 1);
     }
-    const made = await makeAll(rest, now);
-    add('tasks.ready', made);
+    const made = await makeAll(rest, now, add);
     await reruns.count(page.id, made, rest.length - made, tasks.length - rest.length);
   }
 
   /** Either all of these tasks are new, or none is. Returns how many. */
-  async function makeThese(tasks: NewTask[], now: number): Promise<number> {
+  async function makeThese(tasks: NewTask[], now: number, add: Add): Promise<number> {
     if (tasks.length === 0) return 0;
+    const nameOf = await registry.namesOf(tasks.map(({ handler }) => handler));
     await lanes.enter(tasks, now);
     const waiting = tasks.map((task) => toWaiting(task, now));
     const written = await insert(
@@ -97,6 +95,8 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
       }),
     );
     for (const task of written > 0 ? waiting : []) {
+      add('tasks.ready', 1);
+      add(`waiting.${nameOf(task.handler)}`, 1);
       onTask(task.event);
       if (!task.alone) lanes.core.add(task);
     }

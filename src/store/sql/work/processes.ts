@@ -59,7 +59,15 @@ export function createProcessStore(
         waiting: waiting.flatMap((one) => (one.file === file ? [one.name] : [])),
       }));
     },
-    isolatedDue: async (now, handlers) => (await isolatedDue.get(now, handlers)) === 1,
+    async isolatedDue(now, handlers) {
+      const isPaused = await registry.paused();
+      return (
+        (await isolatedDue.get(
+          now,
+          handlers.filter((name) => !isPaused(name)),
+        )) === 1
+      );
+    },
   };
 }
 
@@ -98,7 +106,7 @@ function createGiveBack(session: Session): ProcessStore['giveBack'] {
       if (placed === 1) await finish.run(now, task);
     } else await postpone.run(attempt, crashes, now + next.delayMs, error, now + next.holdMs, startedAt, task);
     await attemptLog.ended(row, dead ? 'dead' : 'ready', error, now);
-    await session.count({ [`attempts.${dead ? 'dead' : 'retry'}.${name}`]: 1 });
+    await session.count({ [`attempts.${dead ? 'dead' : 'retry'}.${name}`]: 1, [`waiting.${name}`]: dead ? -1 : 0 });
     return dead;
   }
 

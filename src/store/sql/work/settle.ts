@@ -5,12 +5,11 @@ import type { Settlement } from '../../work.ts';
 import { gapId } from '../../gap-event.ts';
 import { together, type Session } from '../session.ts';
 import { createAttempts } from './attempts.ts';
+import type { createHandlers } from './handlers.ts';
 import type { Lanes } from './lanes.ts';
 
-export function createSettle(session: Session, lanes: Lanes) {
+export function createSettle(session: Session, lanes: Lanes, registry: ReturnType<typeof createHandlers>) {
   const { oneOf } = session.dialect;
-  const handlers = session.statement<{ id: number; name: string }>('select id, name from handlers');
-  let handlerNames = new Map<number, string>();
   const giveUp = session.statement('delete from claims where task = ? and attempt = ? and boot = ?');
   const giveUpAll = session.value<number>(
     `delete from claims where task ${oneOf('?', 'bigint')} and attempt = 1 and boot = ? returning task`,
@@ -30,11 +29,9 @@ export function createSettle(session: Session, lanes: Lanes) {
   // An erased event has neither body nor digest. A purged event still has its digest.
   const isErased = session.value<number>('select 1 from events where seq = ? and body is null and digest is null');
 
-  /** What the settlements change in the counters. Names are kept in memory, because a handler's never changes. */
+  /** What the settlements change in the counters. */
   async function countsFor(settled: Settlement[]): Promise<Counts> {
-    if (settled.some(({ claim }) => !handlerNames.has(claim.handler)))
-      handlerNames = new Map((await handlers.all()).map(({ id, name }) => [id, name]));
-    return countsOf(settled, (handler) => handlerNames.get(handler) ?? '');
+    return countsOf(settled, await registry.namesOf(settled.map(({ claim }) => claim.handler)));
   }
 
   /** Returns the settlements whose claims hold, in the same order. */

@@ -48,7 +48,7 @@ export function createWorkStore(session: Session): WorkStore {
   const undecided = createUndecided(session);
   const notes = createNotes(session, (sql, values) => selected(session.own, sql, values));
   let recent = createRecentEvents();
-  const { countsFor, settleAll, settleOne, freeLane } = createSettle(session, lanes);
+  const { countsFor, settleAll, settleOne, freeLane } = createSettle(session, lanes, registry);
   const onTask = (event: number): void => recent.await(event);
   const { makeNew, makeMissed, feed } = createMake(session, { lanes, registry, reruns, undecided, onTask });
   const { claimUpTo, claimAll } = createClaim(session, { lanes, notes, recent: (event) => recent.take(event) });
@@ -84,6 +84,11 @@ export function createWorkStore(session: Session): WorkStore {
     const dropped = await unknownClaims.all({ boot, known: [...known] });
     await session.count({ 'tasks.running': -dropped.length, 'tasks.ready': dropped.length });
     doubtful = false;
+  }
+
+  async function unpaused(handlers: number[]): Promise<number[]> {
+    const [isPaused, nameOf] = await together(registry.paused(), registry.namesOf(handlers));
+    return handlers.filter((id) => !isPaused(nameOf(id)));
   }
 
   async function eventsBetween(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
@@ -128,12 +133,11 @@ export function createWorkStore(session: Session): WorkStore {
           missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
         if (fanOut && moved) {
           const fresh = { ...fanOut, tasks: withoutMissed(fanOut, missed, behind) };
-          const [made] = await together(makeNew(fresh, now), undecided.fanOut(fanOut));
-          add('tasks.ready', made);
+          await together(makeNew(fresh, now, add), undecided.fanOut(fanOut));
         }
         if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
         if (claiming) unproven = await lanes.advance(now);
-        const { claims, nextAt } = await claimUpTo(asked);
+        const { claims, nextAt } = await claimUpTo({ ...asked, handlers: await unpaused(asked.handlers) });
         add('tasks.ready', -claims.length);
         add('tasks.running', claims.length);
         await session.count(counts);
@@ -188,7 +192,7 @@ export function createWorkStore(session: Session): WorkStore {
     claimIsolated: (now, boot, handlers) =>
       session.write(
         async () => {
-          const isolated = await isolatedTasks.get(now, handlers);
+          const isolated = await isolatedTasks.get(now, await unpaused(handlers));
           if (!isolated) return undefined;
           await session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
           // Marks the lane dirty, so that the run process runs no other task of it at the same time.

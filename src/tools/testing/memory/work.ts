@@ -84,7 +84,7 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
     const row = { ...its, ...untried, ...none };
     tasks.set(id, row);
     if (inLane) lanes.enter(row, lane, cursor);
-    note({ 'tasks.ready': 1 });
+    note({ 'tasks.ready': 1, [`waiting.${handlerOf(handler).name}`]: 1 });
   }
 
   /** Returns the last event for which the handler has its tasks; null: it has caught up. */

@@ -1,0 +1,111 @@
+// Handlers as people see them: their figures from counters, and what one of them is busy with.
+import { patternOf } from '../../error-pattern.ts';
+import type { HandlerDetail, Pause, ReadStore, WaitingLane } from '../../read.ts';
+import { keptOf } from '../../state.ts';
+import { EVENT_KEY, isoOf, type Session } from '../session.ts';
+import { HANDLERS } from '../work/waiting.ts';
+import { selectionOf, STRETCH } from './selection.ts';
+
+const SLOWEST = 10;
+const LANES = 10;
+/** The newest events whose types and sessions are offered, and how many sessions. */
+const RECENT = 1_000;
+const SESSIONS = 50;
+
+// oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
+export function createHandlerReads(
+  session: Session,
+  waitingLanes: ReadStore['waitingLanes'],
+): Pick<ReadStore, 'handlers' | 'handler' | 'offers' | 'extent'> {
+  const { idsOf, STATE } = selectionOf(session.dialect);
+  const all = session.statement<{ name: string; loaded: number; waiting: number; dead: number }>(`
+    select h.name, h.loaded,
+      coalesce((select value from counters where name = 'waiting.' || h.name), 0) as waiting,
+      cast(coalesce((select sum(dead) from dead_groups where handler = h.id), 0) as bigint) as dead
+    from handlers h order by h.name`);
+  const oldestOf = (some: string) =>
+    session.statement<{ name: string; at: number }>(`
+    select h.name, e.received_at as at from (select min(id) as id from (${some}) some group by handler) first
+      join tasks t on t.id = first.id join events e on e.seq = t.event join handlers h on h.id = t.handler`);
+  // A long backlog costs no more than a short one, because only its beginning is read.
+  const oldest = {
+    few: oldestOf(
+      `select t.id, t.handler from (${idsOf.ready}) ready join tasks t on t.id = ready.id where t.id >= @from`,
+    ),
+    many: oldestOf(`select id, handler from tasks where id >= +@from and state = 'ready' order by id limit ${STRETCH}`),
+  };
+  const ready = session.value<number>(`select value from counters where name = 'tasks.ready'`);
+  const idOf = session.value<number>('select id from handlers where name = ?');
+  const failing = session.statement<{ key: string; error: string }>(`
+    select ${EVENT_KEY}, t.error from (select id from (${idsOf.ready}) listed order by id desc limit ${STRETCH}) recent
+      join tasks t on t.id = recent.id join events e on e.seq = t.event
+    where t.handler = ? and t.error is not null order by t.id desc limit 1000`);
+  const slowest = session.statement<{
+    task: number;
+    key: string;
+    state: 'done' | 'skipped' | 'dead';
+    took: number;
+    at: number;
+  }>(`
+    select t.id as task, ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
+    from events e join tasks t on t.id = e.seq * ${HANDLERS} + cast(@handler as bigint)
+    where e.seq > (select coalesce(max(seq), 0) from events) - ${STRETCH} and t.state <> 'ready' and t.attempts > 0
+    order by took desc, t.id limit ${SLOWEST}`);
+  const recent = session.statement<{ type: string; session: string | null }>(
+    `select type, session_id as session from events order by seq desc limit ${RECENT}`,
+  );
+  const earliest = session.value<number>('select received_at from events order by seq limit 1');
+  const types = session.value<string>('select type from types order by type');
+  const names = session.value<string>('select name from handlers order by name');
+
+  async function failuresOf(handler: number): Promise<HandlerDetail['failing']> {
+    const groups = Map.groupBy(await failing.all(handler), ({ error }) => patternOf(error));
+    const list = [...groups].map(([pattern, [first, ...rest]]) => {
+      return { pattern, tasks: 1 + rest.length, key: first?.key ?? '', error: first?.error ?? '' };
+    });
+    return list.toSorted((a, b) => b.tasks - a.tasks);
+  }
+
+  return {
+    async handlers(now) {
+      const paused = keptOf('paused', await session.state('paused'));
+      const from = Number(await session.state('oldest'));
+      const firsts = ((await ready.get()) ?? 0) < STRETCH ? oldest.few : oldest.many;
+      const ages = new Map((await firsts.all({ from })).map(({ name, at }) => [name, at]));
+      return (await all.all()).map(({ name, loaded, waiting, dead }) => {
+        const at = ages.get(name);
+        const oldestSeconds = at === undefined ? null : Math.max(0, Math.round((now - at) / 1_000));
+        return { name, loaded: loaded === 1, paused: pauseOf(paused, name), waiting, oldestSeconds, dead };
+      });
+    },
+    async handler(name) {
+      const id = await idOf.get(name);
+      if (id === undefined) return undefined;
+      const lanes: WaitingLane[] = await waitingLanes(LANES, name);
+      const slow = (await slowest.all({ handler: id })).map(({ took, at, ...task }) => {
+        return { ...task, tookMs: Math.max(0, took), at: isoOf(at) };
+      });
+      return { failing: await failuresOf(id), slowest: slow, lanes };
+    },
+    async extent() {
+      const receipts = keptOf('receipts', await session.state('receipts'));
+      return { oldestAt: (await earliest.get()) ?? null, prunedAt: receipts?.at ?? null };
+    },
+    async offers() {
+      const rows = await recent.all();
+      const sessions = new Set(rows.flatMap((row) => row.session ?? []));
+      return {
+        types: [...new Set([...(await types.all()), ...rows.map(({ type }) => type)])].toSorted(),
+        sessions: [...sessions].slice(0, SESSIONS),
+        handlers: await names.all(),
+      };
+    },
+  };
+}
+
+function pauseOf(paused: Record<string, { at: number; reason: string | null }>, name: string): Pause | null {
+  const of = (key: string) => (Object.hasOwn(paused, key) ? paused[key] : undefined);
+  const all = of('*');
+  const pause = all ?? of(name);
+  return pause ? { since: isoOf(pause.at), reason: pause.reason, all: all !== undefined } : null;
+}
