@@ -23,6 +23,7 @@ export interface OpsContext {
   log: Logger;
   jobs: Jobs;
   disk: () => Promise<Disk>;
+  retentionDays: number;
   /** Called after events or tasks were changed by hand. */
   onChange: () => void;
 }

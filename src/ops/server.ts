@@ -4,6 +4,7 @@ import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
 import { canParseTarget } from '../base/target.ts';
 import { createJobs } from '../admin/jobs.ts';
 import { createAccess, type AccessConfig } from './access.ts';
@@ -14,7 +15,7 @@ import { addPages } from './pages/routes.ts';
 import { createWrongTokens } from './wrong-tokens.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
-  config: AccessConfig;
+  config: AccessConfig & Pick<Config, 'RETENTION_DAYS'>;
   /** Where status and counters are read. Default: the store itself. */
   view?: OpsContext['view'];
 }
@@ -24,6 +25,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
   const context: OpsContext = {
     ...options,
     wrongTokens,
+    retentionDays: config.RETENTION_DAYS,
     view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
     access: createAccess(config, options.clock, wrongTokens),

@@ -97,4 +97,5 @@ export const NOTHING_SET: OpsOptions['config'] = {
   OPS_TOKEN: undefined,
   OPS_READ_TOKEN: undefined,
   OPS_ORIGIN: undefined,
+  RETENTION_DAYS: 30,
 };

@@ -3,7 +3,7 @@ import type { DeadGroup, ShownTask } from '../../store/read.ts';
 import type { Job } from '../../admin/jobs.ts';
 import { keyLink, why } from './events.ts';
 import { html, type Html } from './shell/html.ts';
-import { action, code, count, figures, hidden, reason, table, time } from './shell/parts.ts';
+import { action, code, confirm, count, figures, hidden, reason, table, time } from './shell/parts.ts';
 
 export interface LettersPage {
   /** The number of dead letters: of the requested handler or group, or of all if neither was requested. */
@@ -61,7 +61,7 @@ export function lettersScreen(
     </p>`;
 }
 
-function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boolean): Html {
+export function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boolean): Html {
   const verb = what === 'retry' ? 'Retry' : 'Discard';
   const end = {
     running: '',
@@ -143,12 +143,4 @@ function fix(which: Html, dead: number, now: number): Html {
     ${confirm('retry-all', `Retry ${all}`, action('/dead-letters/retry', `Retry ${all} now`, these))}
     ${confirm('discard-all', `Discard ${all}`, action('/dead-letters/discard', `Discard ${all} for good`, discard, 'bad'))}
   </div>`;
-}
-
-/** The first click opens the form, the second sends it. While it is open, the page does not refresh (live.js). */
-function confirm(id: string, words: string, form: Html): Html {
-  return html`<details id="${id}">
-    <summary>${words}</summary>
-    ${form}
-  </details>`;
 }

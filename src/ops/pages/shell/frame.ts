@@ -5,12 +5,15 @@ import { readFileSync } from 'node:fs';
 import type { Router } from '@koa/router';
 import type { Context, Middleware } from 'koa';
 import { AdminError } from '../../../admin/error.ts';
+import { health, type Health } from '../../../admin/health.ts';
 import { redacted, type PersonalReads } from '../../../admin/redact.ts';
+import { orNone } from '../../../store/or-none.ts';
 import type { Status } from '../../../store/read.ts';
 import type { OpsContext } from '../../context.ts';
 import type { What } from '../../decision.ts';
 import { createAnswers, goOn, type Answers } from './answer.ts';
 import type { Html } from './html.ts';
+import type { Counts } from './layout.ts';
 
 const FORM_BYTES = 1024 * 1024;
 
@@ -18,6 +21,7 @@ export interface Visit {
   ctx: Context;
   now: number;
   status: Status;
+  health: Health;
   /** If the visitor may not change anything, errors and lane names are redacted: see admin/redact.ts. */
   reads: PersonalReads;
   mayChange: boolean;
@@ -26,13 +30,15 @@ export interface Visit {
 
 /** Makes the content of a screen. Undefined: the record that the address names does not exist. */
 type Show = (visit: Visit) => Promise<Html | undefined>;
+/** The title of a screen, or the parameter of its address that is the title. */
+type Title = string | { param: string };
 
 export interface Frame {
-  screen: (path: string, title: string, show: Show) => void;
+  screen: (path: string, title: Title, show: Show) => void;
   /**
    * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`, else the argument `to`.
    */
-  change: (path: string, to: string, work: (form: URLSearchParams) => Promise<string>) => void;
+  change: (path: string, to: string, work: (form: URLSearchParams, ctx: Context) => Promise<string>) => void;
   reveal: (path: string, title: string, show: Show) => void;
   download: (path: string, send: (ctx: Context, bodies: boolean) => void) => void;
   /** Answers addresses that have no route. */
@@ -40,7 +46,7 @@ export interface Frame {
 }
 
 export function createFrame(context: OpsContext): Frame {
-  const { router, access, store, view, clock, log } = context;
+  const { router, access, store, view, rules, clock, log } = context;
   const answers = createAnswers(context);
 
   const may =
@@ -56,14 +62,17 @@ export function createFrame(context: OpsContext): Frame {
       }
     };
 
-  async function answer(ctx: Context, title: string, show: Show): Promise<void> {
+  async function answer(ctx: Context, title: Title, show: Show): Promise<void> {
     const now = clock.now();
     const status = await view.status(now);
     const mayChange = access.page(ctx, 'change') === 'allowed';
     const mayReveal = access.page(ctx, 'reveal') === 'allowed';
     const reads = mayChange ? store.read : redacted(store.read);
-    const content = await show({ ctx, now, status, reads, mayChange, mayReveal });
-    if (content) answers.page(ctx, { title, alarms: status.alarms }, content);
+    const state = health(status, rules);
+    const content = await show({ ctx, now, status, health: state, reads, mayChange, mayReveal });
+    const counts = countsOf(status, (await orNone(() => store.state.get('paused'))) ?? {});
+    const name = typeof title === 'string' ? title : (ctx['params'][title.param] ?? '');
+    if (content) answers.page(ctx, { title: name, alarms: status.alarms, health: state, counts }, content);
     else answers.lost(ctx, 404);
   }
 
@@ -81,13 +90,19 @@ export function createFrame(context: OpsContext): Frame {
     change(path, to, work) {
       router.post(path, may('change'), async (ctx) => {
         const form = await formOf(ctx);
-        const message = sentence(await wordsOf(work(form)));
+        const message = sentence(await wordsOf(work(form, ctx)));
         log.info({ change: ctx.path, reason: form.get('reason') ?? undefined }, message);
         goOn(ctx, form.get('to') ?? to, message);
       });
     },
     lost: async (ctx) => may('read')(ctx, async () => answers.lost(ctx, ctx.status)),
   };
+}
+
+function countsOf({ alarms, tasks, quarantined }: Status, paused: object): Counts {
+  const pauses = Object.keys(paused);
+  const handlers = pauses.includes('*') ? 'all' : pauses.length;
+  return { '/': alarms.length, '/handlers': handlers, '/dead-letters': tasks.dead, '/refused': quarantined };
 }
 
 /** Resolves to the message of the work. If the work throws AdminError, the error's message is taken. */

@@ -65,6 +65,12 @@ export function time(at: string | null): Html {
   return html`<time datetime="${at}" title="${at}">${at.slice(0, 19).replace('T', ' ')}</time>`;
 }
 
+/** How long ago it was; the exact time is its title. */
+export function ago(at: string | null, now: number): Html {
+  if (at === null) return NOTHING;
+  return html`<time datetime="${at}" title="${at}">${span((now - Date.parse(at)) / 1000)} ago</time>`;
+}
+
 /** A duration in at most two units: `42 s`, `3 min`, `5 h 12 min`, `9 d 4 h`. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));
@@ -74,13 +80,38 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3_600)} h`;
 }
 
+const UNITS = ['kB', 'MB', 'GB', 'TB'];
+
+export function size(bytes: number): string {
+  const power = Math.min(UNITS.length, Math.max(1, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+  const value = bytes / 1000 ** power;
+  return `${value.toLocaleString('en', { maximumFractionDigits: value < 10 ? 1 : 0 })} ${UNITS[power - 1]}`;
+}
+
 /** An id, a key or another long name, in the font of code. It may break at any character. */
 export function code(text: string | null): Html {
   return text === null ? NOTHING : html`<code>${text}</code>`;
 }
 
+/** A part of a screen that is folded on a phone, and always open on a wide screen: see style.css. */
+export function fold(title: string, content: Html): Html {
+  return html`<h2 class="wide">${title}</h2>
+    <details class="fold">
+      <summary>${title}</summary>
+      ${content}
+    </details>`;
+}
+
+/** The first click opens the form, the second sends it. While it is open, the page does not refresh (live.js). */
+export function confirm(id: string, words: string, form: Html): Html {
+  return html`<details id="${id}">
+    <summary>${words}</summary>
+    ${form}
+  </details>`;
+}
+
 /** A form with one button. Its fields travel in the body of the request, never in the address. */
-export function action(to: string, button: string, fields: Html | null, tone = ''): Html {
+export function action(to: string, button: Html | string, fields: Html | null, tone = ''): Html {
   return html`<form method="post" action="${to}">${fields} <button class="${tone}">${button}</button></form>`;
 }
 
@@ -88,8 +119,14 @@ export function hidden(name: string, value: string | number): Html {
   return html`<input type="hidden" name="${name}" value="${value}" />`;
 }
 
-/** A required input for the reason of a change. The reason is stored and logged. */
-export function reason(id: string, label = 'Reason'): Html {
+/** An input for the reason of a change. The reason is stored and logged. */
+export function reason(id: string, label = 'Reason', isRequired = true): Html {
   return html`<label for="${id}">${label}</label>
-    <input id="${id}" name="reason" required minlength="3" maxlength="500" autocomplete="off" />`;
+    <input
+      id="${id}"
+      name="reason"
+      ${isRequired ? html`required minlength="3"` : null}
+      maxlength="500"
+      autocomplete="off"
+    />`;
 }
