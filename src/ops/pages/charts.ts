@@ -32,7 +32,10 @@ export function createCharts(samples: Sample[], width: Width) {
       chart({
         ...rest,
         title: 'Attempts of handlers, a minute',
-        series: [growth('succeeded', ({ succeeded }) => succeeded), growth('failed', ({ failed }) => failed)],
+        series: [
+          growth('succeeded', ({ succeeded }) => succeeded),
+          { ...growth('failed', ({ failed }) => failed), tone: 'bad' },
+        ],
         show: rate,
       }),
     others: (): Html[] => [

@@ -5,7 +5,7 @@ import { iso } from '../../base/clock.ts';
 import type { Job } from '../../admin/jobs.ts';
 import { jobOf } from './dead-letters.ts';
 import { keyLink, why } from './events.ts';
-import { attemptsOf, quantile, shownMs } from './samples.ts';
+import { attemptsOf, nameOf, quantile, shownMs, type Range } from './samples.ts';
 import { html, type Html } from './shell/html.ts';
 import {
   action,
@@ -28,7 +28,7 @@ export interface Rows {
   /** The samples of the shown range, and of the last ten minutes. */
   samples: Sample[];
   recent: Sample[];
-  range: string;
+  range: Range;
   now: number;
   mayChange: boolean;
 }
@@ -43,7 +43,7 @@ export function handlerPath(name: string): string {
 export function handlersTable({ handlers, samples, recent, range, now, mayChange }: Rows, to: string): Html {
   return table(
     'Handlers',
-    ['handler', 'state', '#waiting', '#oldest', `#failed, ${range}`, `#p95, ${range}`, '#dead', ''],
+    ['handler', 'state', '#waiting', '#oldest', `#failed, ${nameOf(range)}`, `#p95, ${nameOf(range)}`, '#dead', ''],
     handlers.map((one) => {
       const attempts = attemptsOf(samples, one.name);
       return [
@@ -82,7 +82,7 @@ export function handlersScreen(rows: Rows): Html {
 /** Failing: in the last ten minutes, more attempts failed than succeeded. */
 function stateOf({ name, loaded, paused }: HandlerFigures, recent: Sample[], now: number): Html {
   if (paused)
-    return html`<span class="state warn">paused</span> ${ago(paused.since, now)}
+    return html`<span class="state warn">paused ${ago(paused.since, now)}</span>
       ${paused.reason === null ? null : html`<br /><span class="soft">${paused.reason}</span>`}`;
   if (!loaded) return html`<span class="state bad">not loaded</span>`;
   const { succeeded, failed } = attemptsOf(recent, name);
@@ -169,12 +169,12 @@ function standing({ handler, recent, now, range }: HandlerPage, { succeeded, fai
     { name: 'Waiting', value: waiting, note: oldestSeconds === null ? null : `the oldest for ${span(oldestSeconds)}` },
     { name: 'Dead letters', value: deadOf(handler), tone: dead > 0 ? 'warn' : undefined },
     {
-      name: `Attempts, ${range}`,
+      name: `Attempts, ${nameOf(range)}`,
       value: succeeded + failed,
       note: failed > 0 ? `${count(failed)} failed: ${failedOf({ succeeded, failed, took })}` : 'none failed',
     },
     {
-      name: `95 of 100 within, ${range}`,
+      name: `95 of 100 within, ${nameOf(range)}`,
       value: shownMs(quantile(took, 0.95)),
       note: `half in ${shownMs(quantile(took, 0.5))}`,
     },

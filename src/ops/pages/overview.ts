@@ -6,7 +6,7 @@ import type { AlarmRules } from '../../keep/module.ts';
 import type { Alarm, Sample, Status, WaitingLane } from '../../store/read.ts';
 import { createCharts } from './charts.ts';
 import { handlersTable, lanesTable, type Rows } from './handlers.ts';
-import { RANGES, type Range } from './samples.ts';
+import { nameOf, RANGES, type Range } from './samples.ts';
 import { html, type Html } from './shell/html.ts';
 import { screenAt } from './shell/layout.ts';
 import { ago, code, count, figures, fold, span, table, time, type Figure } from './shell/parts.ts';
@@ -37,7 +37,8 @@ export function overview(page: Overview): Html {
     <h2>Handlers</h2>
     ${handlersTable(page, here)}
     <h2>The dedup store</h2>
-    ${storeBlock(page)} ${fold('More over time', html`<div class="charts">${charts.others()}</div>`)}
+    ${storeBlock(page)}
+    ${samples.length < 2 ? null : fold('More over time', html`<div class="charts">${charts.others()}</div>`)}
     ${status.instances.length > 0 ? instances(status) : null}
     <h2>Lanes in which most tasks wait</h2>
     ${lanesTable(lanes)}`;
@@ -77,7 +78,7 @@ function alarmOf({ name, since, detail }: Alarm, rule: AlarmRules[string] | unde
     <p>${detail}</p>
     ${rule ? html`<p><b>Remedy:</b> ${rule.remedy}</p>` : null}
     <p class="row">
-      ${page === undefined ? null : html`<a class="button" href="${page}">Open ${screenAt(page)?.name ?? 'the screen'}</a>`}
+      ${page === undefined ? null : html`<a class="button" href="${page}">Go to ${screenAt(page)?.name ?? 'the screen'}</a>`}
       <a href="/runbook#${name}">Runbook<span class="unseen"> on ${name}</span></a>
     </p>
   </li>`;
@@ -140,18 +141,16 @@ function missing({ gaps, reconcile, watermark }: Status, now: number): Figure {
     const value = html`<a href="/reconciliation">${gaps === 1 ? '1 gap' : `${count(gaps)} gaps`}</a>`;
     return { name, value, note, tone: 'warn' };
   }
-  if (reconcile.state === 'off') return { name, value: 'not known', note: 'reconciliation is off', tone: 'warn' };
+  if (reconcile.state === 'off') return { name, value: 'not known', note: 'reconciliation is off' };
   return { name, value: watermark === null ? 'nothing, as far as known' : 'nothing', note };
 }
 
 function ranges(range: Range, samples: Sample[], from: number): Html {
   const first = samples[0]?.at ?? from;
   return html`<p class="ranges">
-    ${Object.keys(RANGES).map(
+    ${(Object.keys(RANGES) as Range[]).map(
       (name) =>
-        html`<a href="/?range=${name}" ${name === range ? html`aria-current="true"` : null}
-          >${name.replace(/(\d+)/, '$1 ')}</a
-        >`,
+        html`<a href="/?range=${name}" ${name === range ? html`aria-current="true"` : null}>${nameOf(name)}</a>`,
     )}
     ${first - from > RANGES[range].stepMs ? html`<span class="soft">There are figures since ${time(iso(first))}.</span>` : null}
   </p>`;

@@ -67,7 +67,7 @@ function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsConte
   const rowsOf = async ({ now, mayChange }: Visit) => {
     const samples = await samplesOf(store.read, '1h', now);
     const recent = await recentSamples(store.read, now);
-    return { handlers: await store.read.handlers(now), samples, recent, range: '1h', now, mayChange };
+    return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
   };
   screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
   screen(`${path}/:name`, { param: 'name' }, async (visit) => {

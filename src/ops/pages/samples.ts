@@ -14,6 +14,11 @@ const POINTS = 120;
 const DAY_MS = 86_400_000;
 const RECENT_MS = 600_000;
 
+/** As people read it: `24 h`. */
+export function nameOf(range: Range): string {
+  return range.replace(/(\d+)/, '$1 ');
+}
+
 export function rangeOf(asked: unknown): Range {
   return typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
 }

@@ -53,9 +53,8 @@ export function storeBlock({ status, now, disk, extent, backup, week, retentionD
       {
         name: 'Oldest event received',
         value: ago(iso(extent?.oldestAt ?? null), now),
-        note: `kept for ${retentionDays} days`,
+        note: html`kept for ${retentionDays} days; last pruned ${ago(iso(extent?.prunedAt ?? null), now)}`,
       },
-      { name: 'Last prune', value: ago(iso(extent?.prunedAt ?? null), now) },
       {
         name: 'Last verified backup',
         value: ago(iso(backup?.verifiedAt ?? null), now),

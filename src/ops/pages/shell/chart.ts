@@ -9,6 +9,8 @@ export interface Series {
   values: (number | null)[];
   /** Shown beside the name of the series. */
   sum: string;
+  /** Absent: the colour of its place. */
+  tone?: 'bad';
 }
 /** Something that happened, shown as a vertical line. */
 export interface Mark {
@@ -30,7 +32,7 @@ export interface ChartOptions {
   marks?: Mark[];
 }
 
-/** The plot is stretched to the width of the chart, so its units are no pixels. Its height is in pixels. */
+/** The plot is stretched to the width of the chart, so these units are no pixels; the height is in pixels. */
 const WIDTH = 1_000;
 const HEIGHT = 100;
 /** Above the plot, pixels. Beneath it are the times. */
@@ -65,34 +67,38 @@ export function chart(options: ChartOptions): Html {
   const x = (at: number): number => round(((at - from) / (to - from)) * WIDTH);
   const y = (value: number): number => round(HEIGHT - Math.min(1, share(value)) * HEIGHT);
   const grid = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
-  const line = (i: number, stretch: number[], values: (number | null)[]): Html => {
+  const line = (name: string, stretch: number[], values: (number | null)[]): Html => {
     const points = stretch.map((at) => [x(times[at] ?? 0), y(values[at] ?? 0)] as const);
     // A line with a single point would be invisible, so it gets a second one.
     const [alone] = points.length === 1 ? points : [];
     if (alone) points.push([alone[0] - WIDTH / 120, alone[1]]);
-    return html`<polyline class="s${i + 1}" points="${points.join(' ')}" />`;
+    return html`<polyline class="${name}" points="${points.join(' ')}" />`;
   };
   const id = title.toLowerCase().replaceAll(/[^a-z]+/g, '-');
   const words = series.map(({ name, sum }) => `${name} ${sum}`).join(', ');
   return html`<figure>
     <figcaption>
       <b>${title}</b
-      >${series.map(({ name, sum }, i) => html`<span><span class="s${i + 1}">●</span> ${name} ${sum}</span>`)}
+      >${series.map((one, i) => html`<span><span class="${classOf(one, i)}">●</span> ${one.name} ${one.sum}</span>`)}
+      ${[...new Set(marks.map(({ kind }) => kind))].map((kind) => html`<span><span class="${kind}">┊</span> ${kind}</span>`)}
     </figcaption>
     <svg class="chart" role="img" aria-labelledby="${id}-title ${id}-words">
       <title id="${id}-title">${title}</title>
       <desc id="${id}-words">
         From ${clockTime(from)} to ${clockTime(to)}: ${words}. The table below has the figures.
       </desc>
-      ${grid.map((mark) => html`<text x="46" y="${TOP + y(mark) + 4}" text-anchor="end">${show(mark)}</text>`)}
-      <svg class="plot" x="52" y="${TOP}" width="85%" height="${HEIGHT}" overflow="visible">
-        <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" overflow="visible">
-          ${grid.map((mark) => html`<line class="grid" x2="${WIDTH}" y1="${y(mark)}" y2="${y(mark)}" />`)}
-          ${marks.map(({ at, kind }) => html`<line class="${kind}" x1="${x(at)}" x2="${x(at)}" y2="${HEIGHT}" />`)}
-          ${series.map(({ values }, i) => stretches(values).map((stretch) => line(i, stretch, values)))}
-          ${areas(options, x)}
-        </svg>
-        ${ticks(from, to).map((at) => html`<text x="${round(x(at) / 10)}%" y="${HEIGHT + 16}" text-anchor="${anchorOf(x(at))}">${tickOf(at, to - from)}</text>`)}
+      ${grid.map((mark) => html`<text x="-6" y="${TOP + y(mark) + 4}" text-anchor="end">${show(mark)}</text>`)}
+      ${ticks(from, to).map(
+        (at) =>
+          html`<text x="${round(x(at) / 10)}%" y="${TOP + HEIGHT + 16}" text-anchor="${anchorOf(x(at))}"
+            >${tickOf(at, to - from)}</text
+          >`,
+      )}
+      <svg y="${TOP}" height="${HEIGHT}" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none">
+        ${grid.map((mark) => html`<line class="grid" x2="${WIDTH}" y1="${y(mark)}" y2="${y(mark)}" />`)}
+        ${marks.map(({ at, kind }) => html`<line class="${kind}" x1="${x(at)}" x2="${x(at)}" y2="${HEIGHT}" />`)}
+        ${series.map((one, i) => stretches(one.values).map((stretch) => line(classOf(one, i), stretch, one.values)))}
+        ${areas(options, x)}
       </svg>
     </svg>
     <details>
@@ -100,6 +106,10 @@ export function chart(options: ChartOptions): Html {
       ${figuresOf(title, times, series, show, marks)}
     </details>
   </figure>`;
+}
+
+function classOf({ tone }: Series, place: number): string {
+  return tone ?? `s${place + 1}`;
 }
 
 /** Invisible areas, each of a few steps, with a title that browsers show while the pointer is over them. */
