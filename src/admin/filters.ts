@@ -51,6 +51,8 @@ export const selection = z
   .strictObject(
     {
       ids: z.array(z.int()).min(1).max(10_000).optional(),
+      /** Done tasks with these ids. */
+      state: z.literal('done').optional(),
       filter: z
         .strictObject({
           state: taskState.optional(),
@@ -64,7 +66,8 @@ export const selection = z
     },
     'must be { "ids": [...] } or { "filter": {...} }, and a reason to discard',
   )
-  .refine(({ ids, filter }) => (ids === undefined) !== (filter === undefined), 'give either ids or filter');
+  .refine(({ ids, filter }) => (ids === undefined) !== (filter === undefined), 'give either ids or filter')
+  .refine(({ ids, state }) => ids !== undefined || state === undefined, 'state goes with ids, or into the filter');
 
 type Query = NodeJS.Dict<string | string[]>;
 

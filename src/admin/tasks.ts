@@ -28,8 +28,13 @@ export interface Shown {
 /** The field that holds the number of changed tasks, in JSON and in log lines. */
 export const CHANGED = { retry: 'retried', discard: 'discarded' } as const;
 
-/** Throws AdminError if a discard has no reason. */
+/** What people read before done tasks run again. */
+export const REPEATS = 'Its calls to other systems can repeat; ctx.idempotencyKey stays the same.';
+
+/** Throws AdminError if a discard has no reason, or if done tasks are selected otherwise than by id, for a retry. */
 export function taskChange(action: Action, filter: TaskFilter, reason = ''): TaskChange {
+  if (filter.state === 'done' && (action === 'discard' || !filter.ids))
+    throw new AdminError('input', 'done tasks can only run again, and only if they are named by id');
   if (action === 'discard' && reason.trim() === '')
     throw new AdminError('input', 'tasks are discarded with a reason: say why they need not run');
   return { action, filter, reason };
@@ -37,8 +42,8 @@ export function taskChange(action: Action, filter: TaskFilter, reason = ''): Tas
 
 /** Reads the JSON of a request. Throws ZodError or AdminError. */
 export function readTaskChange(action: Action, asked: unknown): TaskChange {
-  const { ids, filter, reason, shown } = selection.parse(asked);
-  return { ...taskChange(action, ids ? { ids } : (filter ?? {}), reason), shown };
+  const { ids, state, filter, reason, shown } = selection.parse(asked);
+  return { ...taskChange(action, ids ? { ids, state } : (filter ?? {}), reason), shown };
 }
 
 const job = z.object({ action: z.enum(['retry', 'discard']) }).loose();
@@ -78,12 +83,14 @@ export async function changeTasks(
 export function changeThese(
   ids: number[],
   store: Pick<Store, 'admin'>,
-  { action, reason }: TaskChange,
+  { action, filter, reason }: TaskChange,
   clock: Clock,
   onStep?: Parameters<typeof changeInSteps>[2],
   signal?: AbortSignal,
 ): Promise<number> {
   const change = (some: number[]): Promise<number> =>
-    action === 'retry' ? store.admin.retry(some, clock.now()) : store.admin.discard(some, reason, clock.now());
+    action === 'retry'
+      ? store.admin.retry(some, clock.now(), filter.state === 'done')
+      : store.admin.discard(some, reason, clock.now());
   return changeInSteps(ids, change, onStep, signal);
 }

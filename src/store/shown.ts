@@ -109,9 +109,9 @@ export interface HandlerFigures {
   dead: number;
 }
 
-/** What one handler is busy with. Each list looks at the newest tasks, or at the first lanes, up to a bound. */
+/** What one handler is busy with. Each list looks at a bounded number of tasks or lanes. */
 export interface HandlerDetail {
-  /** Waiting tasks whose last attempt failed, by error pattern, most first. */
+  /** Waiting tasks whose last attempt failed, by error pattern, most first: of the 10,000 oldest of all handlers. */
   failing: { pattern: string; tasks: number; key: string; error: string }[];
   /** The ended tasks whose last attempt took longest. */
   slowest: { task: number; key: string; state: ShownState; tookMs: number; at: string }[];

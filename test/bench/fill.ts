@@ -76,6 +76,7 @@ export async function fill(
   count.run('events', events);
   count.run('tasks.done', events - waiting);
   count.run('tasks.ready', waiting);
+  count.run('waiting.noting', waiting);
   db.prepare(`update state set value = ? where name = 'fanned_out'`).run(BigInt(events));
   db.close();
 }

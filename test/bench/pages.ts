@@ -59,7 +59,8 @@ function pathsOf(events: number, group: number): string[] {
   const deep = events >> 1;
   const session = '00000000-0000-4000-8000-000000000003';
   return [
-    ...['/', '/?range=7d', '/reconciliation', '/refused', '/nowhere', '/login'],
+    ...['/', '/?range=7d', '/reconciliation', '/refused', '/nowhere', '/login', '/runbook'],
+    ...['/handlers', '/handlers/answer', '/handlers/answer?range=7d', '/handlers/nobody'],
     ...[
       '/events',
       `/events?before=${deep}`,

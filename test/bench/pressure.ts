@@ -152,6 +152,10 @@ await ask('tasks that are dead of a handler: none', () =>
   store.read.tasks({ state: 'dead', handler: 'project', limit }, now),
 );
 await ask('tasks that are held: none', () => store.read.tasks({ state: 'held', limit }, now));
+await ask('handlers', () => store.read.handlers(now));
+await ask('a handler', () => store.read.handler('answer', now));
+await ask('what filters offer', () => store.read.offers());
+await ask('the oldest event', () => store.read.extent());
 await ask('ids of all dead', () => store.admin.matching({ state: 'dead' }, now));
 await ask('ids of a group', () => store.admin.matching({ group: group?.id }, now));
 

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ACK_LE_MS } from '../../src/base/latency-buckets.ts';
 import { chart } from '../../src/ops/pages/shell/chart.ts';
-import { quantile } from '../../src/ops/pages/samples.ts';
+import { quantile } from '../../src/admin/recent-attempts.ts';
 import { hex, refused, reread } from '../../src/ops/pages/refused.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { judgeSignatures } from '../../src/receive/bad-signatures.ts';

@@ -5,7 +5,8 @@ import type { Command } from '../lib/command.ts';
 const command: Command = {
   summary: 'give up dead or waiting tasks, with a reason',
   usage: `discard <task id …> --reason TEXT
-       npx kit discard --state dead [--handler NAME] [--group ID] --reason TEXT [--yes] [--json]`,
+       npx kit discard --state dead|ready [--handler NAME] [--group ID] [--older-than 30m|6h|2d] --reason TEXT
+         [--yes] [--json]`,
   run: (args) => change('discard', args),
 };
 export default command;

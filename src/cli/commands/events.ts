@@ -4,6 +4,7 @@ import { iso } from '../../base/clock.ts';
 import { EXIT } from '../../base/errors.ts';
 import { linesOf, shown } from '../../admin/export.ts';
 import { eventQuery, origin } from '../../admin/filters.ts';
+import { outcomesOf } from '../../admin/outcomes.ts';
 import { number, parse, readOptions, type Command } from '../lib/command.ts';
 import { inert, print, printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
@@ -34,9 +35,13 @@ const command: Command = {
       if (values.json) printJson({ events: events.map(shown), next });
       else {
         printTable(
-          ['received', 'key', 'type', 'session', 'origin', 'again'],
-          events.map((one) => [iso(one.receivedAt), one.key, one.type, one.sessionId, one.origin, one.copies]),
-          { none: next === null ? 'no event matches' : 'no match so far', least: ['session', 'again'] },
+          ['received', 'key', 'type', 'outcome', 'session', 'origin', 'again'],
+          events.map((one) => {
+            const outcome = outcomesOf(one).map(({ words }) => words);
+            const { key, type, sessionId, copies } = one;
+            return [iso(one.receivedAt), key, type, outcome.join(', ') || 'no task', sessionId, one.origin, copies];
+          }),
+          { none: next === null ? 'no event matches' : 'no match so far', least: ['again', 'session', 'origin'] },
         );
         if (next !== null) print(`older ones: the same with --before ${next}`);
       }

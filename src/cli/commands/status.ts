@@ -14,7 +14,7 @@ import { clean, fail, print, printJson } from '../lib/print.ts';
 import { clock, readiness, withStore, type Readiness } from '../lib/store.ts';
 
 const QUIET_MS = 180_000;
-const { RULES = {} }: { RULES?: AlarmRules } = modules;
+const { RULES }: Partial<Record<string, AlarmRules>> = modules;
 
 const command: Command = {
   summary: 'health: events, tasks, recovery, alarms',
@@ -63,7 +63,7 @@ function showUnread(error: string, { processes, alarms }: ReceiverState, json = 
 }
 
 function begin(status: Status): void {
-  const { word, words } = health(status, RULES);
+  const { word, words } = health(status, RULES ?? {});
   print(`${word}. ${words}\n`);
 }
 

@@ -1,7 +1,7 @@
 // Lists tasks by state and handler. The list leaves out errors and lane names, which may be personal: `explain` shows
 // them.
 import { EXIT } from '../../base/errors.ts';
-import { taskQuery, taskState } from '../../admin/filters.ts';
+import { taskFilter, taskQuery, taskState } from '../../admin/filters.ts';
 import { moveTasks, unloadedWords } from '../../admin/move.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import type { Store } from '../../store/store.ts';
@@ -16,13 +16,13 @@ const SHOWN_LANES = 20;
 const command: Command = {
   summary: 'tasks, newest first',
   usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID]
-         [--before ID] [--limit N] [--json]
+         [--older-than 30m|6h|2d] [--before ID] [--limit N] [--json]
        npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause
        npx kit tasks --lanes [--json]     the longest lanes, and what blocks each
        npx kit tasks move --from OLD --to NEW     after a rename: its steps of setup, then its tasks`,
   async run(args) {
     const { values, positionals } = parse(args, {
-      text: ['state', 'handler', 'group', 'before', 'limit', 'from', 'to'],
+      text: ['state', 'handler', 'group', 'older-than', 'before', 'limit', 'from', 'to'],
       flags: ['groups', 'lanes', 'json'],
     });
     const { from, to, json = false } = values;
@@ -30,15 +30,18 @@ const command: Command = {
     if (more.length > 0 || (verb !== undefined && verb !== 'move')) throw new UsageError('tasks, or tasks move');
     if (verb === 'move') return move(from, to, json);
     if (values.lanes) return showLanes(json);
-    const filter = { ...readOptions(taskQuery, values), limit: number('--limit', values.limit) ?? 20 };
-    return values.groups ? showGroups(filter, json) : showTasks(filter, json);
+    const asked = readOptions(taskQuery, values);
+    const limit = number('--limit', values.limit) ?? 20;
+    return values.groups
+      ? showGroups({ ...asked, limit }, json)
+      : showTasks((now) => ({ ...taskFilter(asked, now), limit }), json);
   },
 };
 export default command;
 
-async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
+async function showTasks(select: (now: number) => TaskFilter, json: boolean): Promise<number> {
   const { page, handlers } = await withStore(async (store) => ({
-    page: await firstPage(store, filter),
+    page: await firstPage(store, select(store.now())),
     handlers: await store.read.handlers(store.now()),
   }));
   if (json) {

@@ -5,11 +5,12 @@ import { iso } from '../../base/clock.ts';
 import type { AlarmRules } from '../../keep/module.ts';
 import type { Alarm, Sample, Status, WaitingLane } from '../../store/read.ts';
 import { createCharts } from './charts.ts';
-import { handlersTable, lanesTable, type Rows } from './handlers.ts';
+import { lanesTable } from './handler.ts';
+import { handlersTable, type Rows } from './handlers.ts';
 import { nameOf, RANGES, type Range } from './samples.ts';
 import { html, type Html } from './shell/html.ts';
 import { screenAt } from './shell/layout.ts';
-import { ago, code, count, figures, fold, span, table, time, type Figure } from './shell/parts.ts';
+import { ago, code, count, figures, fold, span, state, table, time, type Figure } from './shell/parts.ts';
 import { storeBlock, type StoreFigures } from './store-block.ts';
 
 const OLD_SECONDS = 300;
@@ -52,22 +53,21 @@ function moving({ moving: now }: Status): Html | null {
 /** Critical alarms are the first. On a phone, all others are folded. */
 function alarms(up: Alarm[], rules: AlarmRules, now: number): Html | null {
   const gravityOf = ({ name }: Alarm): string => rules[name]?.gravity ?? 'warning';
-  const [first, ...others] = up.toSorted((a, b) => gravityOf(a).localeCompare(gravityOf(b)));
+  const [first, ...others] = up
+    .toSorted((a, b) => gravityOf(a).localeCompare(gravityOf(b)))
+    .map((alarm) => alarmOf(alarm, rules[alarm.name], now));
   if (!first) return null;
-  const list = (some: Alarm[]): Html =>
-    html`<ul class="alarms">
-      ${some.map((alarm) => alarmOf(alarm, rules[alarm.name], now))}
-    </ul>`;
+  const more = html`<details class="fold">
+    <summary>${others.length === 1 ? '1 more alarm' : `${others.length} more alarms`}</summary>
+    <ul class="alarms">
+      ${others}
+    </ul>
+  </details>`;
   return html`<section id="alarms" aria-label="Alarms">
-    ${list([first])}
-    ${
-      others.length === 0
-        ? null
-        : html`<details class="fold">
-            <summary>${others.length === 1 ? '1 more alarm' : `${others.length} more alarms`}</summary>
-            ${list(others)}
-          </details>`
-    }
+    <ul class="alarms">
+      ${first}
+    </ul>
+    ${others.length > 0 ? more : null}
   </section>`;
 }
 
@@ -85,62 +85,34 @@ function alarmOf({ name, since, detail }: Alarm, rule: AlarmRules[string] | unde
 }
 
 function keyFigures({ status, mismatch, now }: Overview): Figure[] {
-  const { tasks, unassigned, oldestReadySeconds, failureRun, failures, lastDeliveryAt, reconcile } = status;
-  const { badSignatures } = failures;
+  const { tasks, unassigned, oldestReadySeconds, failureRun, failures, lastDeliveryAt, processes, reconcile } = status;
+  const forged = failures.badSignatures > 0 ? `${count(failures.badSignatures)} since with a bad signature` : null;
   const waiting = tasks.ready + tasks.held + tasks.running + unassigned;
+  const wait = oldestReadySeconds === null ? 'none is due' : `the oldest for ${span(oldestReadySeconds)}`;
+  const isOld = (oldestReadySeconds ?? 0) > OLD_SECONDS;
+  const dead = tasks.dead === 0 ? 0 : html`<a href="/dead-letters">${count(tasks.dead)}</a>`;
+  const run = `${failureRun}${failureRun > FAILURES_ALLOWED ? ', past ' : ' / '}${FAILURES_ALLOWED}`;
+  const causes = Object.entries(failures.causes).map(([cause, n]) => `${n} × ${cause}`);
+  const off = `at ${FAILURES_ALLOWED} the service switches the webhook off`;
+  const runTone = failureRun >= 10 ? 'bad' : failureRun >= 3 ? 'warn' : undefined;
+  const lives = Object.entries(processes).map(([role, life]) =>
+    life === 'up' ? html`${state('good', role)} ` : html`${state('bad', `${role} is down`)} `,
+  );
   return [
-    {
-      name: 'Last delivery',
-      value: ago(lastDeliveryAt, now),
-      note: badSignatures > 0 ? `${count(badSignatures)} since with a bad signature` : null,
-      tone: mismatch ? 'warn' : undefined,
-    },
-    {
-      name: 'Waiting',
-      value: waiting,
-      note: oldestReadySeconds === null ? 'none is due' : `the oldest for ${span(oldestReadySeconds)}`,
-      tone: (oldestReadySeconds ?? 0) > OLD_SECONDS ? 'warn' : undefined,
-    },
-    {
-      name: 'Dead letters',
-      value: tasks.dead === 0 ? 0 : html`<a href="/dead-letters">${count(tasks.dead)}</a>`,
-      tone: tasks.dead > 0 ? 'warn' : undefined,
-    },
+    { name: 'Last delivery', value: ago(lastDeliveryAt, now), note: forged, tone: mismatch ? 'warn' : undefined },
+    { name: 'Waiting', value: waiting, note: wait, tone: isOld ? 'warn' : undefined },
+    { name: 'Dead letters', value: dead, tone: tasks.dead > 0 ? 'warn' : undefined },
     missing(status, now),
-    {
-      name: 'Failures in a row',
-      value:
-        failureRun > FAILURES_ALLOWED
-          ? `${failureRun}, past ${FAILURES_ALLOWED}`
-          : `${failureRun} / ${FAILURES_ALLOWED}`,
-      note:
-        failureRun === 0
-          ? `at ${FAILURES_ALLOWED} the service switches the webhook off`
-          : Object.entries(failures.causes)
-              .map(([cause, n]) => `${n} × ${cause}`)
-              .join(', '),
-      tone: failureRun >= 10 ? 'bad' : failureRun >= 3 ? 'warn' : undefined,
-    },
-    {
-      name: 'Processes',
-      value: html`${Object.entries(status.processes).map(
-        ([role, state]) =>
-          html`<span class="state ${state === 'up' ? 'good' : 'bad'}"
-            >${state === 'up' ? role : `${role} is down`}</span
-          > `,
-      )}`,
-      note: `reconciliation: ${reconcile.state}`,
-    },
+    { name: 'Failures in a row', value: run, note: failureRun === 0 ? off : causes.join(', '), tone: runTone },
+    { name: 'Processes', value: html`${lives}`, note: `reconciliation: ${reconcile.state}` },
   ];
 }
 
 function missing({ gaps, reconcile, watermark }: Status, now: number): Figure {
   const name = 'Missing';
   const note = html`looked ${reconcile.lastAt === null ? 'never yet' : ago(reconcile.lastAt, now)}`;
-  if (gaps > 0) {
-    const value = html`<a href="/reconciliation">${gaps === 1 ? '1 gap' : `${count(gaps)} gaps`}</a>`;
-    return { name, value, note, tone: 'warn' };
-  }
+  const value = html`<a href="/reconciliation">${gaps === 1 ? '1 gap' : `${count(gaps)} gaps`}</a>`;
+  if (gaps > 0) return { name, value, note, tone: 'warn' };
   if (reconcile.state === 'off') return { name, value: 'not known', note: 'reconciliation is off' };
   return { name, value: watermark === null ? 'nothing, as far as known' : 'nothing', note };
 }
@@ -161,16 +133,11 @@ function instances({ instances: all }: Status): Html {
     ${table(
       'Instances that share the store',
       ['instance', 'state', 'processes', 'handlers', 'version', 'since'],
-      all.map(({ name, lostAt, leads, processes, handlers, version, since }) => [
-        code(name),
-        lostAt === null
-          ? html`<span class="state good">${leads ? html`<b>leads</b>` : 'stands by'}</span>`
-          : html`<span class="state bad">lost since ${time(lostAt)}</span>`,
-        processes.join(' ') || null,
-        count(handlers.length),
-        version,
-        time(since),
-      ]),
+      all.map(({ name, lostAt, leads, processes, handlers, version, since }) => {
+        const life = leads ? html`<b>leads</b>` : 'stands by';
+        const its = lostAt === null ? state('good', life) : state('bad', html`lost since ${time(lostAt)}`);
+        return [code(name), its, processes.join(' ') || null, count(handlers.length), version, time(since)];
+      }),
       'No instance gives signs of life.',
     )}`;
 }

@@ -4,7 +4,7 @@ import { copiesOf, maskedOf } from '../../admin/copies.ts';
 import { streamOf } from '../../admin/export.ts';
 import { duration, eventFilterOf, taskFilterOf } from '../../admin/filters.ts';
 import { closeGap } from '../../admin/gaps.ts';
-import { handlerNamed, pauseHandler, resumeHandler } from '../../admin/handlers.ts';
+import { pauseHandler, resumeHandler } from '../../admin/handlers.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
 import { taskChange, type Action, type Shown } from '../../admin/tasks.ts';
@@ -15,11 +15,12 @@ import type { OpsContext } from '../context.ts';
 import { lettersScreen } from './dead-letters.ts';
 import { eventScreen } from './event.ts';
 import { eventsScreen } from './events.ts';
-import { AGES, handlerScreen, handlersScreen, type Old } from './handlers.ts';
+import { AGES, handlerScreen } from './handler.ts';
+import { handlersScreen } from './handlers.ts';
 import { overview } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
 import { quarantined, refused, reread } from './refused.ts';
-import { rangeOf, recentSamples, samplesOf, weekSamples } from './samples.ts';
+import { besides, rangeOf, samplesOf } from './samples.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
 import type { Html } from './shell/html.ts';
 import { count } from './shell/parts.ts';
@@ -48,8 +49,7 @@ function addOverview({ screen }: Frame, { store, rules, disk, retentionDays }: O
     const range = rangeOf(ctx.query['range']);
     // The overview must appear and report the fault if the store cannot be read.
     const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
-    const recent = (await orNone(() => recentSamples(store.read, now))) ?? [];
-    const week = (await orNone(() => weekSamples(store.read, now))) ?? [];
+    const { recent, week } = (await orNone(() => besides(store.read, now))) ?? { recent: [], week: [] };
     const handlers = (await orNone(() => store.read.handlers(now))) ?? [];
     const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
     const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
@@ -65,8 +65,7 @@ function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsConte
   const path = '/handlers';
   const named = (ctx: Context): string => ctx['params']['name'] ?? '';
   const rowsOf = async ({ now, mayChange }: Visit) => {
-    const samples = await samplesOf(store.read, '1h', now);
-    const recent = await recentSamples(store.read, now);
+    const [samples, { recent }] = [await samplesOf(store.read, '1h', now), await besides(store.read, now)];
     return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
   };
   screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
@@ -77,29 +76,23 @@ function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsConte
     const detail = handler && (await reads.handler(handler.name, now));
     if (!handler || !detail) return undefined;
     const { groups } = await reads.groups({ handler: handler.name, limit: CAUSES });
-    const age = ctx.query['older'];
-    const old =
-      mayChange && typeof age === 'string' && Object.hasOwn(AGES, age)
-        ? await oldTasks(handler.name, now - duration.parse(age), now)
-        : undefined;
+    const age = String(ctx.query['older']);
+    const before = mayChange && Object.hasOwn(AGES, age) ? now - duration.parse(age) : null;
+    const filter = before !== null && { ...waitingBefore(handler.name, before), changedBy: now };
+    const old = filter ? { before, tasks: (await store.admin.matching(filter, now)).length } : undefined;
     return handlerScreen({ ...rows, handler, detail, groups, jobs: jobs.list().slice(0, 1), old });
   });
-  const oldTasks = async (handler: string, before: number, now: number): Promise<Old> => {
-    const ids = await store.admin.matching({ ...waitingBefore(handler, before), changedBy: now }, now);
-    return { before, tasks: ids.length };
-  };
-  const reasonIn = (form: URLSearchParams): string => form.get('reason') ?? '';
-  change(`${path}/pause`, path, (form) => pauseHandler(store, { handler: null, reason: reasonIn(form) }, clock.now()));
+  const pause = (form: URLSearchParams, handler: string | null): Promise<string> =>
+    pauseHandler(store, { handler, reason: form.get('reason') ?? '' }, clock.now());
+  change(`${path}/pause`, path, (form) => pause(form, null));
   change(`${path}/resume`, path, () => resumeHandler(store, null, clock.now()));
-  change(`${path}/:name/pause`, path, (form, ctx) =>
-    pauseHandler(store, { handler: named(ctx), reason: reasonIn(form) }, clock.now()),
-  );
+  change(`${path}/:name/pause`, path, (form, ctx) => pause(form, named(ctx)));
   change(`${path}/:name/resume`, path, (_, ctx) => resumeHandler(store, named(ctx), clock.now()));
   change(`${path}/:name/discard`, path, async (form, ctx) => {
-    const { name } = await handlerNamed(store, named(ctx), clock.now());
-    const filter = waitingBefore(name, Number(form.get('before')) || 0);
-    const { of } = await jobs.start({ ...taskChange('discard', filter, reasonIn(form)), shown: shownIn(form) });
-    return `${count(of)} ${of === 1 ? 'task' : 'tasks'} of ${name} will be skipped`;
+    const filter = waitingBefore(named(ctx), Number(form.get('before')) || 0);
+    const asked = taskChange('discard', filter, form.get('reason') ?? '');
+    const { of } = await jobs.start({ ...asked, shown: shownIn(form) });
+    return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will be skipped`;
   });
 }
 

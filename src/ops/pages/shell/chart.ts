@@ -103,7 +103,7 @@ export function chart(options: ChartOptions): Html {
     </svg>
     <details>
       <summary>${title} as a table</summary>
-      ${figuresOf(title, times, series, show, marks)}
+      ${figuresOf(options)}
     </details>
   </figure>`;
 }
@@ -112,40 +112,36 @@ function classOf({ tone }: Series, place: number): string {
   return tone ?? `s${place + 1}`;
 }
 
-/** Invisible areas, each of a few steps, with a title that browsers show while the pointer is over them. */
-function areas({ from, times, series, show, marks = [] }: ChartOptions, x: (at: number) => number): Html[] {
-  const each = Math.ceil(times.length / AREAS);
+/** At most this many of the times, with the values there, and what happened since the time before. */
+function thinned({ times, series, show, marks = [] }: ChartOptions, most: number) {
+  const each = Math.ceil(times.length / most);
   return times.flatMap((at, i) => {
     if ((times.length - 1 - i) % each !== 0) return [];
-    const start = times[i - each] ?? Math.max(from, at - ((times[1] ?? at) - (times[0] ?? at)));
-    const values = series.map(({ name, values: all }) => `${name} ${all[i] == null ? 'unknown' : show(all[i])}`);
-    const also = marks.filter((mark) => mark.at > start && mark.at <= at).map(({ words }) => words);
-    return html`<rect x="${x(start)}" width="${round(x(at) - x(start))}" height="${HEIGHT}">
-      <title>${[`${clockTime(at)} UTC`, ...values, ...also].join('\n')}</title>
+    const since = times[i - each] ?? at - ((times[1] ?? at) - (times[0] ?? at));
+    const values = series.map((one) => (one.values[i] == null ? null : show(one.values[i])));
+    const also = marks.filter((mark) => mark.at > since && mark.at <= at).map(({ words }) => words);
+    return [{ at, since, values, also }];
+  });
+}
+
+/** Invisible areas, each of a few steps, with a title that browsers show while the pointer is over them. */
+function areas(options: ChartOptions, x: (at: number) => number): Html[] {
+  return thinned(options, AREAS).map(({ at, since, values, also }) => {
+    const lines = options.series.map(({ name }, i) => `${name} ${values[i] ?? 'unknown'}`);
+    return html`<rect x="${x(since)}" width="${round(x(at) - x(since))}" height="${HEIGHT}">
+      <title>${[`${clockTime(at)} UTC`, ...lines, ...also].join('\n')}</title>
     </rect>`;
   });
 }
 
 /** The chart as a table of at most ROWS rows, so that it is short enough for a screen reader. */
-function figuresOf(title: string, times: number[], series: Series[], show: (value: number) => string, marks: Mark[]) {
-  const each = Math.ceil(times.length / ROWS);
-  let shown = -Infinity;
-  const rows = times.flatMap((at, i) => {
-    if ((times.length - 1 - i) % each !== 0) return [];
-    const cells = series.map(({ values }) => values[i] ?? null);
-    const since = shown;
-    shown = at;
-    const also = marks.filter((mark) => mark.at > since && mark.at <= at).map(({ words }) => words);
-    return [
-      [
-        clockTime(at),
-        ...cells.map((value) => (value === null ? null : show(value))),
-        ...(marks.length > 0 ? [also.join(', ')] : []),
-      ],
-    ];
+function figuresOf(options: ChartOptions): Html {
+  const { title, series, marks = [] } = options;
+  const also = marks.length > 0 ? ['what happened'] : [];
+  const rows = thinned(options, ROWS).map((one) => {
+    return [clockTime(one.at), ...one.values, ...also.map(() => one.also.join(', '))];
   });
-  const names = series.map(({ name }) => `#${name}`);
-  return table(title, ['at, UTC', ...names, ...(marks.length > 0 ? ['what happened'] : [])], rows, 'no figures');
+  return table(title, ['at, UTC', ...series.map(({ name }) => `#${name}`), ...also], rows, 'no figures');
 }
 
 /** Splits a series where its values are unknown. Each result holds the indexes of one unbroken line. */

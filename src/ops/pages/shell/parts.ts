@@ -80,17 +80,18 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3_600)} h`;
 }
 
-const UNITS = ['kB', 'MB', 'GB', 'TB'];
-
 export function size(bytes: number): string {
-  const power = Math.min(UNITS.length, Math.max(1, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
-  const value = bytes / 1000 ** power;
-  return `${value.toLocaleString('en', { maximumFractionDigits: value < 10 ? 1 : 0 })} ${UNITS[power - 1]}`;
+  const style = { style: 'unit', notation: 'compact', unit: 'byte', unitDisplay: 'narrow' } as const;
+  return bytes.toLocaleString('en', style);
 }
 
 /** An id, a key or another long name, in the font of code. It may break at any character. */
 export function code(text: string | null): Html {
   return text === null ? NOTHING : html`<code>${text}</code>`;
+}
+
+export function state(tone: string, words: Cell): Html {
+  return html`<span class="state ${tone}">${words}</span>`;
 }
 
 /** A part of a screen that is folded on a phone, and always open on a wide screen: see style.css. */

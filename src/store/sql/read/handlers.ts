@@ -23,23 +23,23 @@ export function createHandlerReads(
       coalesce((select value from counters where name = 'waiting.' || h.name), 0) as waiting,
       cast(coalesce((select sum(dead) from dead_groups where handler = h.id), 0) as bigint) as dead
     from handlers h order by h.name`);
+  // The oldest waiting tasks, so that a long backlog costs no more than a short one.
+  const backlog = {
+    few: `select t.id, t.handler from (${idsOf.ready}) ready join tasks t on t.id = ready.id where t.id >= @from`,
+    many: `select id, handler from tasks where id >= +@from and state = 'ready' order by id limit ${STRETCH}`,
+  };
   const oldestOf = (some: string) =>
     session.statement<{ name: string; at: number }>(`
-    select h.name, e.received_at as at from (select min(id) as id from (${some}) some group by handler) first
-      join tasks t on t.id = first.id join events e on e.seq = t.event join handlers h on h.id = t.handler`);
-  // A long backlog costs no more than a short one, because only its beginning is read.
-  const oldest = {
-    few: oldestOf(
-      `select t.id, t.handler from (${idsOf.ready}) ready join tasks t on t.id = ready.id where t.id >= @from`,
-    ),
-    many: oldestOf(`select id, handler from tasks where id >= +@from and state = 'ready' order by id limit ${STRETCH}`),
-  };
+      select h.name, e.received_at as at from (select min(id) as id from (${some}) listed group by handler) oldest
+        join tasks t on t.id = oldest.id join events e on e.seq = t.event join handlers h on h.id = t.handler`);
+  const failingOf = (some: string) =>
+    session.statement<{ key: string; error: string }>(`
+      select ${EVENT_KEY}, t.error from (${some}) listed join tasks t on t.id = listed.id join events e on e.seq = t.event
+      where t.handler = @handler and t.error is not null order by t.id desc limit 1000`);
+  const oldest = { few: oldestOf(backlog.few), many: oldestOf(backlog.many) };
+  const failing = { few: failingOf(backlog.few), many: failingOf(backlog.many) };
   const ready = session.value<number>(`select value from counters where name = 'tasks.ready'`);
   const idOf = session.value<number>('select id from handlers where name = ?');
-  const failing = session.statement<{ key: string; error: string }>(`
-    select ${EVENT_KEY}, t.error from (select id from (${idsOf.ready}) listed order by id desc limit ${STRETCH}) recent
-      join tasks t on t.id = recent.id join events e on e.seq = t.event
-    where t.handler = ? and t.error is not null order by t.id desc limit 1000`);
   const slowest = session.statement<{
     task: number;
     key: string;
@@ -52,14 +52,17 @@ export function createHandlerReads(
     where e.seq > (select coalesce(max(seq), 0) from events) - ${STRETCH} and t.state <> 'ready' and t.attempts > 0
     order by took desc, t.id limit ${SLOWEST}`);
   const recent = session.statement<{ type: string; session: string | null }>(
-    `select type, session_id as session from events order by seq desc limit ${RECENT}`,
+    `select type, session_id as session from events where seq > (select max(seq) from events) - ${RECENT} order by seq desc`,
   );
-  const earliest = session.value<number>('select received_at from events order by seq limit 1');
+  const earliest = session.value<number>('select received_at from events where seq = (select min(seq) from events)');
   const types = session.value<string>('select type from types order by type');
   const names = session.value<string>('select name from handlers order by name');
 
+  const size = async (): Promise<'few' | 'many'> => (((await ready.get()) ?? 0) < STRETCH ? 'few' : 'many');
+
   async function failuresOf(handler: number): Promise<HandlerDetail['failing']> {
-    const groups = Map.groupBy(await failing.all(handler), ({ error }) => patternOf(error));
+    const rows = await failing[await size()].all({ from: Number(await session.state('oldest')), handler });
+    const groups = Map.groupBy(rows, ({ error }) => patternOf(error));
     const list = [...groups].map(([pattern, [first, ...rest]]) => {
       return { pattern, tasks: 1 + rest.length, key: first?.key ?? '', error: first?.error ?? '' };
     });
@@ -70,8 +73,7 @@ export function createHandlerReads(
     async handlers(now) {
       const paused = keptOf('paused', await session.state('paused'));
       const from = Number(await session.state('oldest'));
-      const firsts = ((await ready.get()) ?? 0) < STRETCH ? oldest.few : oldest.many;
-      const ages = new Map((await firsts.all({ from })).map(({ name, at }) => [name, at]));
+      const ages = new Map((await oldest[await size()].all({ from })).map(({ name, at }) => [name, at]));
       return (await all.all()).map(({ name, loaded, waiting, dead }) => {
         const at = ages.get(name);
         const oldestSeconds = at === undefined ? null : Math.max(0, Math.round((now - at) / 1_000));

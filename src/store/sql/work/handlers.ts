@@ -47,6 +47,16 @@ export function createHandlers(session: Session) {
     return new Map((await named.all(names)).map(({ id, name }) => [name, id]));
   }
 
+  async function namesOf(ids: number[]): Promise<(id: number) => string> {
+    if (ids.some((id) => !cached.has(id))) cached = new Map((await all.all()).map(({ id, name }) => [id, name]));
+    return (id) => cached.get(id) ?? '';
+  }
+
+  async function unpausedNames(names: string[]): Promise<string[]> {
+    const paused = keptOf('paused', await session.state('paused'));
+    return names.filter((name) => !Object.hasOwn(paused, '*') && !Object.hasOwn(paused, name));
+  }
+
   async function loadAll(names: string[], known: HandlerRow[], { of }: HandlerFiles): Promise<void> {
     const rows = known.filter(({ name }) => names.includes(name));
     await load.run({ ids: rows.map(({ id }) => id) });
@@ -75,14 +85,12 @@ export function createHandlers(session: Session) {
         return idsOf(names);
       }, 'work'),
     idsOf,
-    async namesOf(ids: number[]): Promise<(id: number) => string> {
-      if (ids.some((id) => !cached.has(id))) cached = new Map((await all.all()).map(({ id, name }) => [id, name]));
-      return (id) => cached.get(id) ?? '';
-    },
-    /** Tells whether a handler is paused. */
-    async paused(): Promise<(name: string) => boolean> {
-      const paused = keptOf('paused', await session.state('paused'));
-      return (name) => Object.hasOwn(paused, '*') || Object.hasOwn(paused, name);
+    namesOf,
+    unpausedNames,
+    async unpaused(ids: number[]): Promise<number[]> {
+      const nameOf = await namesOf(ids);
+      const names = new Set(await unpausedNames(ids.map(nameOf)));
+      return ids.filter((id) => names.has(nameOf(id)));
     },
     behind: async (): Promise<Map<number, number>> =>
       new Map((await behind.all()).map(({ id, waits_from: from }) => [id, from])),

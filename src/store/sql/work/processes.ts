@@ -59,15 +59,7 @@ export function createProcessStore(
         waiting: waiting.flatMap((one) => (one.file === file ? [one.name] : [])),
       }));
     },
-    async isolatedDue(now, handlers) {
-      const isPaused = await registry.paused();
-      return (
-        (await isolatedDue.get(
-          now,
-          handlers.filter((name) => !isPaused(name)),
-        )) === 1
-      );
-    },
+    isolatedDue: async (now, handlers) => (await isolatedDue.get(now, await registry.unpausedNames(handlers))) === 1,
   };
 }
 

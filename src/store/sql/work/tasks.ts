@@ -86,11 +86,6 @@ export function createWorkStore(session: Session): WorkStore {
     doubtful = false;
   }
 
-  async function unpaused(handlers: number[]): Promise<number[]> {
-    const [isPaused, nameOf] = await together(registry.paused(), registry.namesOf(handlers));
-    return handlers.filter((id) => !isPaused(nameOf(id)));
-  }
-
   async function eventsBetween(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
     erased ??= Number(await session.state('erased'));
     const events = (await between.all(after, upTo, limit)).map(toStored);
@@ -104,8 +99,9 @@ export function createWorkStore(session: Session): WorkStore {
     if (claiming) await lanes.load(now);
     const result = await withLanes(
       async () => {
-        const [erasures] = await together(
+        const [erasures, handlers] = await together(
           session.state('erased'),
+          registry.unpaused(asked.handlers),
           claiming ? lanes.refresh(now) : lanes.settles(),
           claiming && dropDoubtful(asked.boot),
         );
@@ -137,7 +133,7 @@ export function createWorkStore(session: Session): WorkStore {
         }
         if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
         if (claiming) unproven = await lanes.advance(now);
-        const { claims, nextAt } = await claimUpTo({ ...asked, handlers: await unpaused(asked.handlers) });
+        const { claims, nextAt } = await claimUpTo({ ...asked, handlers });
         add('tasks.ready', -claims.length);
         add('tasks.running', claims.length);
         await session.count(counts);
@@ -192,7 +188,7 @@ export function createWorkStore(session: Session): WorkStore {
     claimIsolated: (now, boot, handlers) =>
       session.write(
         async () => {
-          const isolated = await isolatedTasks.get(now, await unpaused(handlers));
+          const isolated = await isolatedTasks.get(now, await registry.unpaused(handlers));
           if (!isolated) return undefined;
           await session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
           // Marks the lane dirty, so that the run process runs no other task of it at the same time.

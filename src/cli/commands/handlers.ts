@@ -1,0 +1,42 @@
+// Lists the handlers: their state, what waits, and how their attempts of the last hour ended.
+import { NO_ATTEMPTS, recentAttempts } from '../../admin/recent-attempts.ts';
+import { EXIT } from '../../base/errors.ts';
+import type { HandlerFigures } from '../../store/read.ts';
+import { parse, type Command } from '../lib/command.ts';
+import { printJson } from '../lib/print.ts';
+import { withStore } from '../lib/store.ts';
+import { printTable } from '../lib/table.ts';
+
+const command: Command = {
+  summary: 'handlers: state, what waits, failures of the last hour',
+  usage: 'handlers [--json]',
+  async run(args) {
+    const { values } = parse(args, { flags: ['json'], names: false });
+    const handlers = await withStore(async (store) => {
+      const [all, recent] = [await store.read.handlers(store.now()), await recentAttempts(store.read, store.now())];
+      return all.map((one) => {
+        const { took: _, ...lastHour } = recent.get(one.name) ?? NO_ATTEMPTS;
+        return { ...one, lastHour };
+      });
+    });
+    if (values.json) printJson({ handlers });
+    else
+      printTable(
+        ['handler', 'state', 'waiting', 'oldest', 'failed', 'p95', 'dead'],
+        handlers.map((one) => {
+          const { succeeded, failed, p95 } = one.lastHour;
+          const share = succeeded + failed === 0 ? null : `${Math.round((100 * failed) / (succeeded + failed))} %`;
+          const oldest = one.oldestSeconds === null ? null : `${Math.round(one.oldestSeconds)} s`;
+          return [one.name, stateOf(one), one.waiting, oldest, share, p95 && `${p95} ms`, one.dead];
+        }),
+        { none: 'no handler was ever loaded', least: ['p95', 'oldest'] },
+      );
+    return EXIT.done;
+  },
+};
+export default command;
+
+function stateOf({ loaded, paused }: HandlerFigures): string {
+  if (paused) return `paused since ${paused.since}${paused.reason === null ? '' : `: ${paused.reason}`}`;
+  return loaded ? 'running' : 'not loaded';
+}

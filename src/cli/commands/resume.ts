@@ -1,0 +1,11 @@
+// Ends the pause of a handler, or of all of them.
+import { resumeHandler } from '../../admin/handlers.ts';
+import { brake } from '../lib/brake.ts';
+import type { Command } from '../lib/command.ts';
+
+const command: Command = {
+  summary: 'let a paused handler, or all, go on',
+  usage: 'resume <handler> | resume --all',
+  run: (args) => brake(args, (store, handler) => resumeHandler(store, handler, store.now())),
+};
+export default command;
