@@ -81,8 +81,8 @@ export function span(seconds: number): string {
 }
 
 export function size(bytes: number): string {
-  const style = { style: 'unit', notation: 'compact', unit: 'byte', unitDisplay: 'narrow' } as const;
-  return bytes.toLocaleString('en', style);
+  const [unit, name] = bytes < 1e6 ? [1e3, 'kB'] : bytes < 1e9 ? [1e6, 'MB'] : [1e9, 'GB'];
+  return `${(bytes / unit).toLocaleString('en', { maximumSignificantDigits: 3 })} ${name}`;
 }
 
 /** An id, a key or another long name, in the font of code. It may break at any character. */
