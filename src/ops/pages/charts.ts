@@ -68,7 +68,7 @@ function marksOf({ sample: { at, boot, alarms = [] }, before }: Step): Mark[] {
 }
 
 function rate(n: number): string {
-  return count(Math.round(n * 10) / 10);
+  return (Math.round(n * 10) / 10).toLocaleString('en', n < 10_000 ? {} : { notation: 'compact' });
 }
 
 function age(seconds: number): string {

@@ -52,14 +52,14 @@ export function handlersScreen(rows: Rows): Html {
 
 /** Failing: in the last ten minutes (`lately`), more attempts failed than succeeded. */
 export function stateOf(
-  { name, loaded, paused }: HandlerFigures,
+  { name, loaded, waiting, paused }: HandlerFigures,
   lately: Map<string, RecentAttempts>,
   now: number,
 ): Html {
   if (paused)
     return html`${state('warn', html`paused ${ago(paused.since, now)}`)}
     ${paused.reason === null ? null : html`<br /><span class="soft">${paused.reason}</span>`}`;
-  if (!loaded) return state('bad', 'not loaded');
+  if (!loaded) return state(waiting > 0 ? 'bad' : '', 'not loaded');
   const { succeeded, failed } = lately.get(name) ?? NO_ATTEMPTS;
   return failed > succeeded ? state('bad', 'failing') : state('good', 'running');
 }

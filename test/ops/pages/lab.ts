@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
+const AXE = readFileSync('/tmp/w/axe/node_modules/axe-core/axe.min.js', 'utf8');
 import { RULES } from '../../../src/alarms/rules/index.ts';
 import { countsOf } from '../../../src/base/latency-buckets.ts';
 import { createRandom } from '../../../src/tools/random.ts';
@@ -71,6 +73,19 @@ const SCENES: Record<string, (ops: Ops) => Promise<void>> = {
     await beat(ops);
     await good(ops);
   },
+  async busy(ops) {
+    await live(ops, 0.02);
+    await beat(ops);
+    const { store } = ops;
+    await deliver(ops, ...Array.from({ length: 400 }, (_, n) => ({ cursor: `${n + 100}` })));
+    await fanOut(ops, ['reply', 'crm-sync'], { lane: 'wa:5511999990000' });
+    for (let n = 0; n < 8; n++)
+      await store.work.register([`handler-${n}-with-a-rather-long-name`, 'reply', 'conversations', 'crm-sync']);
+    await store.state.note({ duplicates: 1_204_331, accepted: 5_000_000 });
+    await store.read.sample(ops.clock.time);
+    await beat(ops);
+    await good(ops);
+  },
   async trouble(ops) {
     await live(ops, 0.6);
     await beat(ops);
@@ -133,11 +148,19 @@ for (const [scene, make] of Object.entries(SCENES)) {
       desk: { viewport: { width: 1280, height: 800 } },
       dark: { viewport: { width: 1280, height: 800 }, colorScheme: 'dark' as const },
       phone: { viewport: { width: 390, height: 844 } },
+      tiny: { viewport: { width: 320, height: 640 }, colorScheme: 'dark' as const },
     })) {
       if (kind === 'dark' && name !== 'overview') continue;
-      const page = await browser.newPage(options);
+      const page = await browser.newPage({ ...options, bypassCSP: true });
       await page.goto(`http://127.0.0.1:${ops.port}${path}`);
       await page.screenshot({ path: `${OUT}/${scene}-${name}-${kind}.png`, fullPage: true });
+      const found = await page
+        .evaluate(
+          `(()=>{${AXE};return axe.run(document,{runOnly:['wcag2a','wcag2aa','wcag21a','wcag21aa','wcag22aa','best-practice']}).then(r=>r.violations.map(v=>v.id+': '+v.nodes.slice(0,3).map(n=>n.html.slice(0,120)).join(' | ')))})()`,
+        )
+        .catch((e) => [String(e)]);
+      const spill = await page.evaluate('document.documentElement.scrollWidth - document.documentElement.clientWidth');
+      if ((found as string[]).length || spill) console.log(scene, name, kind, spill, found);
       if (kind === 'desk') console.log(scene, name, (await page.content()).length, await page.title());
       await page.close();
     }

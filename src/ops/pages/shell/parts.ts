@@ -16,7 +16,7 @@ export function table(caption: string, columns: string[], rows: Cell[][], whenEm
       </caption>
       <thead>
         <tr>
-          ${names.map((name, i) => html`<th scope="col" ${numeric[i]}>${name}</th>`)}
+          ${names.map((name, i) => (name === '' ? html`<td></td>` : html`<th scope="col" ${numeric[i]}>${name}</th>`))}
         </tr>
       </thead>
       <tbody>
