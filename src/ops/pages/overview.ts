@@ -93,7 +93,7 @@ function keyFigures({ status, mismatch, now }: Overview): Figure[] {
   const dead = tasks.dead === 0 ? 0 : html`<a href="/dead-letters">${count(tasks.dead)}</a>`;
   const run = `${failureRun}${failureRun > FAILURES_ALLOWED ? ', past ' : ' / '}${FAILURES_ALLOWED}`;
   const causes = Object.entries(failures.causes).map(([cause, n]) => `${n} × ${cause}`);
-  const off = `at ${FAILURES_ALLOWED} the service switches the webhook off`;
+  const off = `at ${FAILURES_ALLOWED} the webhook is switched off`;
   const runTone = failureRun >= 10 ? 'bad' : failureRun >= 3 ? 'warn' : undefined;
   const lives = Object.entries(processes).map(([role, life]) =>
     life === 'up' ? html`${state('good', role)} ` : html`${state('bad', `${role} is down`)} `,
