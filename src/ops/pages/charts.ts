@@ -22,14 +22,9 @@ export function createCharts(samples: Sample[], width: Pick<ChartOptions, 'from'
     values: steps.map(({ sample, before }) => quantile(answersIn([before, sample]), q)),
     sum: shownMs(quantile(answersIn(samples), q)),
   });
-  const rates = (title: string, of: Record<string, FigureOf>, bad?: string): Html => {
+  const rates = (title: string, of: Record<string, FigureOf>): Html => {
     const series = Object.entries(of).map(([name, figure]) => growthOf(steps, name, figure));
-    return chart({
-      ...rest,
-      title: `${title}, a minute`,
-      series: series.map((one) => (one.name === bad ? { ...one, tone: 'bad' } : one)),
-      show: rate,
-    });
+    return chart({ ...rest, title: `${title}, a minute`, series, show: rate });
   };
   const { waiting = 0, oldestSeconds = null } = samples.at(-1) ?? {};
   const backlog = { name: 'waiting', values: levels((one) => one.waiting), sum: count(waiting) };
@@ -37,7 +32,7 @@ export function createCharts(samples: Sample[], width: Pick<ChartOptions, 'from'
   const answered = [acks('p50', 0.5), acks('p99', 0.99)];
   return {
     attempts: (): Html =>
-      rates('Attempts of handlers', { succeeded: (one) => one.succeeded, failed: (one) => one.failed }, 'failed'),
+      rates('Attempts of handlers', { succeeded: (one) => one.succeeded, failed: (one) => one.failed }),
     others: (): Html[] => [
       chart({ ...rest, title: 'Waiting tasks', series: [backlog], show: rate }),
       chart({ ...rest, title: 'Age of the oldest ready task', series: [oldest], show: age }),

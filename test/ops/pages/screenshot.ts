@@ -34,7 +34,7 @@ try {
 
 async function shoot(url: string): Promise<void> {
   const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
-  const page = await browser.newPage({ viewport: { width: 1200, height: 980 }, colorScheme: 'light' });
+  const page = await browser.newPage({ viewport: { width: 1200, height: 940 }, colorScheme: 'light' });
   await page.goto(url);
   await page.screenshot({ path: PICTURE });
   await browser.close();

@@ -9,8 +9,6 @@ export interface Series {
   values: (number | null)[];
   /** Shown beside the name of the series. */
   sum: string;
-  /** Absent: the colour of its place. */
-  tone?: 'bad';
 }
 /** Something that happened, shown as a vertical line. */
 export interface Mark {
@@ -40,17 +38,8 @@ const TOP = 8;
 const ROWS = 12;
 /** The maximum of areas that show figures while the pointer is over them. */
 const AREAS = 60;
-const HOUR_MS = 3_600_000;
-const TICK_MS = [
-  HOUR_MS / 60,
-  HOUR_MS / 12,
-  HOUR_MS / 4,
-  HOUR_MS,
-  2 * HOUR_MS,
-  6 * HOUR_MS,
-  24 * HOUR_MS,
-  48 * HOUR_MS,
-];
+const DAY_MS = 86_400_000;
+const TICK_MINUTES = [1, 5, 15, 60, 120, 360, 1_440, 2_880];
 const TICKS = 5;
 
 export function chart(options: ChartOptions): Html {
@@ -108,8 +97,8 @@ export function chart(options: ChartOptions): Html {
   </figure>`;
 }
 
-function classOf({ tone }: Series, place: number): string {
-  return tone ?? `s${place + 1}`;
+function classOf({ name }: Series, place: number): string {
+  return name === 'failed' ? 'bad' : `s${place + 1}`;
 }
 
 /** At most this many of the times, with the values there, and what happened since the time before. */
@@ -158,7 +147,7 @@ function stretches(values: (number | null)[]): number[][] {
 
 /** At most TICKS round times within the range. */
 function ticks(from: number, to: number): number[] {
-  const step = TICK_MS.find((ms) => (to - from) / ms <= TICKS) ?? to - from;
+  const step = 60_000 * (TICK_MINUTES.find((minutes) => (to - from) / (60_000 * minutes) <= TICKS) ?? 10_080);
   const first = Math.ceil(from / step) * step;
   return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, n) => first + n * step);
 }
@@ -169,7 +158,7 @@ function anchorOf(x: number): string {
 }
 
 function tickOf(at: number, width: number): string {
-  return width > 48 * HOUR_MS ? clockTime(at).slice(0, 5) : clockTime(at).slice(6);
+  return width > 2 * DAY_MS ? clockTime(at).slice(0, 5) : clockTime(at).slice(6);
 }
 
 /** Rounds up to 1, 2, 5 or 10 times a power of ten. */
