@@ -197,10 +197,7 @@ function createReloads(store: Store, useConfig: (changed: Config) => void): () =
 }
 
 async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
-  const timer = Promise.withResolvers<void>();
-  const timeout = setTimeout(timer.resolve, limitMs);
-  await Promise.race([work, timer.promise]);
-  clearTimeout(timeout);
+  await Promise.race([work, sleep(limitMs)]);
 }
 
 async function refuse(error: unknown): Promise<never> {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 
-const STEP = 500;
+export const STEP = 500;
 const PAUSE_MS = 3;
 /** Each step retries a locked store for this long, because giving up would leave half of the tasks unchanged. */
 const LOCKED_MS = 1_000;

@@ -21,14 +21,7 @@ export interface Job {
   endedAt: string | null;
 }
 
-export interface Jobs {
-  /** Resolves when the number of matching tasks is known. Throws AdminError while another job runs, as matchingTasks does. */
-  start(change: TaskChange): Promise<Job>;
-  /** False: the job is not running. Tasks that the job has already changed stay changed. */
-  cancel(id: number): boolean;
-  /** Newest first: the running job, and the last few that have ended. */
-  list(): Job[];
-}
+export type Jobs = ReturnType<typeof createJobs>;
 
 const KEPT = 10;
 
@@ -40,7 +33,7 @@ export interface JobsOptions {
   onChange: () => void;
 }
 
-export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
+export function createJobs({ store, clock, log, onChange }: JobsOptions) {
   const jobs: Job[] = [];
   let made = 0;
   let cancel = new AbortController();
@@ -62,7 +55,8 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
   }
 
   return {
-    async start(change) {
+    /** Resolves when the number of matching tasks is known. Throws AdminError while another job runs, as matchingTasks does. */
+    async start(change: TaskChange): Promise<Job> {
       if (jobs[0]?.state === 'running')
         throw new AdminError('busy', 'another job is running: wait for it, or cancel it');
       cancel = new AbortController();
@@ -81,12 +75,14 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
         throw error;
       }
     },
-    cancel(id) {
+    /** False: the job is not running. Tasks that the job has already changed stay changed. */
+    cancel(id: number): boolean {
       const job = jobs.find((one) => one.id === id);
       if (job?.state !== 'running') return false;
       cancel.abort();
       return true;
     },
-    list: () => jobs,
+    /** Newest first: the running job, and the last few that have ended. */
+    list: (): Job[] => jobs,
   };
 }

@@ -31,20 +31,8 @@ export async function verifyFrom(
     typeof point === 'string' ? { older: point, lowest: null } : await store.replay.anchors(point);
   const from = older ?? lowest;
   if (from === null) throw new AdminError('missing', 'nothing is stored that it could be compared with');
-  await askToVerify(store, from, now);
-  return { from, short: older === null };
-}
-
-export async function askToVerify(store: Pick<Store, 'state'>, from: Cursor, asked: number): Promise<void> {
-  const fresh: VerifyAccount = {
-    state: 'running',
-    reason: null,
-    asked,
-    from,
-    at: from,
-    pages: 0,
-    events: 0,
-    types: [],
-  };
+  const none = { reason: null, pages: 0, events: 0, types: [] };
+  const fresh: VerifyAccount = { state: 'running', asked: now, from, at: from, ...none };
   await store.state.note({}, { verify: JSON.stringify(fresh) });
+  return { from, short: older === null };
 }

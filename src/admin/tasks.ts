@@ -29,7 +29,7 @@ export interface Shown {
 export const CHANGED = { retry: 'retried', discard: 'discarded' } as const;
 
 /** What people read before done tasks run again. */
-export const REPEATS = 'Its calls to other systems can repeat; ctx.idempotencyKey stays the same.';
+export const REPEATS = 'Calls to other systems can repeat; ctx.idempotencyKey stays the same.';
 
 /** Throws AdminError if a discard has no reason, or if done tasks are selected otherwise than by id, for a retry. */
 export function taskChange(action: Action, filter: TaskFilter, reason = ''): TaskChange {

@@ -1,12 +1,13 @@
 // Learns from the newest events of each type what its data look like, and where src/events.ts differs from them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { orUndefined } from '../base/errors.ts';
 import { eventTypes } from '../events.ts';
 import type { ShownEvent } from '../store/read.ts';
 import type { Store } from '../store/store.ts';
 import { dataOfText, SENT_BY_KIT } from '../wire/event.ts';
 import { typeOf } from '../wire/event-map.ts';
-import { orUndefined, type JsonObject } from '../wire/json.ts';
+import type { JsonObject } from '../wire/json.ts';
 import { createFields, type Field } from './fields.ts';
 
 /** Of each type, this many of its newest events are read, if their bodies are no longer than LONGEST bytes. */

@@ -13,7 +13,7 @@ export interface Clock {
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
 /** The latest time that a Date can hold. */
-const LATEST_MS = 8.64e15;
+export const LATEST_MS = 8.64e15;
 /** The texts of the last seconds. Events that arrive together share a second, and making the text costs much more. */
 const SECONDS: { second: number; text: string }[] = [];
 const KEPT = 64;

@@ -1,4 +1,4 @@
-// Turns thrown values into plain text. Handlers may throw frozen errors, errors whose getters throw, or values that are
+// Turns thrown values into plain text, or into undefined. Handlers may throw frozen errors, errors whose getters throw, or values that are
 // no errors.
 import { existsSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
@@ -109,4 +109,13 @@ export function throwUncaught(error: unknown): void {
   setImmediate(() => {
     throw error;
   });
+}
+
+/** Undefined if it throws. */
+export function orUndefined<Value>(read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
 }

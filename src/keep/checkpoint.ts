@@ -8,10 +8,8 @@ const RESTART_BYTES = 32 * 1024 * 1024;
 
 export function createCheckpointer(store: Pick<Store, 'keep'>) {
   let bytes = 0;
-  return {
-    step: async (): Promise<number> => {
-      bytes = await store.keep.checkpoint(bytes > RESTART_BYTES);
-      return EVERY_MS;
-    },
+  return async (): Promise<number> => {
+    bytes = await store.keep.checkpoint(bytes > RESTART_BYTES);
+    return EVERY_MS;
   };
 }

@@ -30,7 +30,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   const clock = clockOf(store);
   const recover = createRecovery(log, systemClock, 50);
 
-  const pruner = createPruner({
+  const prune = createPruner({
     store,
     clock,
     retentionDays: config.RETENTION_DAYS,
@@ -68,8 +68,8 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   const loops: Pick<Loop, 'stop'>[] = [];
   void leading.promise.then(() =>
     loops.push(
-      startLoop(createCheckpointer(store).step, recover),
-      startLoop(() => pruner.step(), recover),
+      startLoop(createCheckpointer(store), recover),
+      startLoop(prune, recover),
       startLoop(async () => {
         await store.read.sample(clock.now());
         return SAMPLE_MS - (clock.now() % SAMPLE_MS);

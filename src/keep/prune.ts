@@ -37,31 +37,29 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
     await store.state.note({}, { receipts: JSON.stringify(receipts) });
   }
 
-  return {
-    async step(): Promise<number> {
-      const before = (days: number): number => clock.now() - days * DAY_MS;
-      if (stage === 'mark') {
-        await mark();
-        stage = 'rows';
-      } else if (stage === 'rows') {
-        after = await store.keep.prune({
-          now: clock.now(),
-          before: before(retentionDays),
-          settled,
-          after,
-          limit: STEP,
-        });
-        if (after === null) stage = payloadDays < retentionDays ? 'bodies' : 'rest';
-      } else if (stage === 'bodies') {
-        after = await store.keep.purge(before(payloadDays), after, STEP);
-        if (after === null) stage = 'rest';
-      } else {
-        await store.keep.sweep(before(retentionDays));
-        stage = 'mark';
-        return REST_MS;
-      }
-      return BREATH_MS;
-    },
+  return async (): Promise<number> => {
+    const before = (days: number): number => clock.now() - days * DAY_MS;
+    if (stage === 'mark') {
+      await mark();
+      stage = 'rows';
+    } else if (stage === 'rows') {
+      after = await store.keep.prune({
+        now: clock.now(),
+        before: before(retentionDays),
+        settled,
+        after,
+        limit: STEP,
+      });
+      if (after === null) stage = payloadDays < retentionDays ? 'bodies' : 'rest';
+    } else if (stage === 'bodies') {
+      after = await store.keep.purge(before(payloadDays), after, STEP);
+      if (after === null) stage = 'rest';
+    } else {
+      await store.keep.sweep(before(retentionDays));
+      stage = 'mark';
+      return REST_MS;
+    }
+    return BREATH_MS;
   };
 }
 

@@ -12,6 +12,7 @@ import type { Access } from './access.ts';
 import type { OpsContext } from './context.ts';
 import type { What } from './decision.ts';
 import { renderMetrics } from './metrics.ts';
+import { orNone } from '../store/or-none.ts';
 
 export function addApi(context: OpsContext): void {
   addProbes(context);
@@ -38,7 +39,7 @@ function refuse(ctx: Context, status: number, error: string): void {
   ctx.body = { error };
 }
 
-function addProbes({ router, access, wrongTokens, view, rules, clock, disk }: OpsContext): void {
+function addProbes({ router, access, wrongTokens, store, view, rules, clock, disk }: OpsContext): void {
   router.get('/livez', (ctx) => {
     ctx.body = 'alive\n';
   });
@@ -51,7 +52,8 @@ function addProbes({ router, access, wrongTokens, view, rules, clock, disk }: Op
   router.get('/metrics', may('read', access), async (ctx) => {
     await wrongTokens.save();
     const [status, counters] = [await view.status(clock.now()), await view.counters()];
-    const { type, text } = await renderMetrics({ status, counters, disk: await disk() });
+    const handlers = (await orNone(() => store.read.handlers(clock.now()))) ?? [];
+    const { type, text } = await renderMetrics({ status, counters, handlers, disk: await disk() });
     ctx.type = type;
     ctx.body = text;
   });

@@ -22,6 +22,8 @@ export interface OpsContext {
   clock: Clock;
   log: Logger;
   jobs: Jobs;
+  /** RUN_CONCURRENCY: handlers run at most this many tasks at once. */
+  concurrency: number;
   disk: () => Promise<Disk>;
   retentionDays: number;
   /** Called after events or tasks were changed by hand. */

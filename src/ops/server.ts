@@ -15,7 +15,7 @@ import { addPages } from './pages/routes.ts';
 import { createWrongTokens } from './wrong-tokens.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
-  config: AccessConfig & Pick<Config, 'RETENTION_DAYS'>;
+  config: AccessConfig & Pick<Config, 'RETENTION_DAYS' | 'RUN_CONCURRENCY'>;
   /** Where status and counters are read. Default: the store itself. */
   view?: OpsContext['view'];
 }
@@ -30,6 +30,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
     router: new Router({ sensitive: true }),
     access: createAccess(config, options.clock, wrongTokens),
     jobs: createJobs(options),
+    concurrency: config.RUN_CONCURRENCY,
   };
   const { router, log } = context;
   addApi(context);

@@ -59,7 +59,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
   /** True: no process can load the code, for example after a slip in src/events.ts. */
   let unloadable = false;
 
-  const handlerFaults = createHandlerFaults(opened, log);
+  const noteFaults = createHandlerFaults(opened, log);
   const running = {
     ...RUN,
     env: () => envOfRun(env()),
@@ -85,7 +85,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
       role: 'run',
       prepares: true,
       onWake: () => keep.wake(),
-      onFaults: (faults) => void handlerFaults.noteWaiting(faults),
+      onFaults: (faults) => void noteFaults(faults, true),
       onExit: (unexpected, exit) => runEnded({ role: 'run', unexpected, exit }),
     });
   let run = createRun();
@@ -135,7 +135,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     if (faults.length > 0 || ending) {
       await next.stop(STOP_MS);
       next = undefined;
-      await handlerFaults.note(faults);
+      await noteFaults(faults, false);
       return textsOf(faults);
     }
     await run.stop(STOP_MS);

@@ -7,27 +7,17 @@ import type { Fault } from './child.ts';
 export function createHandlerFaults(store: () => Store, log: Logger) {
   let noted = '';
 
-  /**
-   * Stores the faults. Returns false if the same faults are stored already. `waiting`: the handlers of these files
-   * wait. If it is false, the old handlers keep running.
-   */
-  async function note(faults: Fault[], waiting: boolean): Promise<boolean> {
+  /** `waiting`: the handlers of these files wait. If it is false, the old handlers keep running. */
+  return async (faults: Fault[], waiting: boolean): Promise<void> => {
     const files = JSON.stringify(faults.filter(({ file }) => file !== null));
     const news = `${waiting} ${files}`;
-    if (news === noted) return false;
+    if (news === noted) return;
     noted = news;
     await retryWhileBusy(() => store().state.note({}, { handler_faults: files }));
-    return true;
-  }
-
-  return {
-    note: async (faults: Fault[]): Promise<void> => void (await note(faults, false)),
-    async noteWaiting(faults: Fault[]): Promise<void> {
-      if ((await note(faults, true)) && faults.length > 0)
-        log.error(
-          { faults: faults.map(({ fault }) => fault) },
-          'the handlers of these files wait until they can be loaded; the others go on',
-        );
-    },
+    if (waiting && faults.length > 0)
+      log.error(
+        { faults: faults.map(({ fault }) => fault) },
+        'the handlers of these files wait until they can be loaded; the others go on',
+      );
   };
 }

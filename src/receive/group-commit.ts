@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import type { Accepted, Batch, IngestStore } from '../store/ingest.ts';
-import type { StateStore, Counter, Counts, StateKey, StateValue } from '../store/state.ts';
+import { addTo, type StateStore, type Counter, type Counts, type StateKey, type StateValue } from '../store/state.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
@@ -226,5 +226,5 @@ function reject(deliveries: Pending[], cause: unknown): void {
 }
 
 function add(counts: Counts, more: Counts): void {
-  for (const [name, value] of Object.entries(more) as [Counter, number][]) counts[name] = (counts[name] ?? 0) + value;
+  for (const [name, value] of Object.entries(more) as [Counter, number][]) addTo(counts, name, value);
 }

@@ -7,27 +7,14 @@ import type { Page } from './page.ts';
 import type { Ended, Pass, PassContext } from './pass.ts';
 import { createCatchUp, wordsOf } from './progress.ts';
 import { createSchedule } from './schedule.ts';
-import { createSearchPass, type SearchPass } from './search-pass.ts';
+import { createSearchPass } from './search-pass.ts';
 
 const WAIT_FOR_WEBHOOK_MS = 1_000;
 /** If no forward pass has ended for an interval plus this time, an outage may have stopped deliveries, too. */
 const OUTAGE_MS = 120_000;
 
-export interface ForwardPass extends Pass {
-  /** The search pass makes the calls while the service refuses the cursor of this pass. */
-  search: SearchPass;
-  /** Call it when an event arrives above the watermark. A burst of events costs one call of ReplayEvents. */
-  prove: () => void;
-  /** Makes the pass due at the next step. */
-  now: () => void;
-  /** True if the pass ended recently, so that events found now happened while deliveries could be accepted. */
-  fresh: () => boolean;
-  /** When the pass last reached the end of history. Null: never. */
-  ended: () => Ended | null;
-}
-
 // oxlint-disable-next-line max-lines-per-function -- one pass: its beginning, its pages and its end share state
-export function createForwardPass(context: PassContext, overlap: OverlapPass): ForwardPass {
+export function createForwardPass(context: PassContext, overlap: OverlapPass) {
   const { store, clock, log, types, commit, say, intervalMs } = context;
   const beginning = createBeginning(context);
   const catchUp = createCatchUp(clock);
@@ -40,6 +27,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   /** The watermark that this pass saw last. If it is higher than the present one, the watermark was lowered. */
   let reached: Cursor | null = null;
 
+  /** True if the pass ended recently, so that events found now happened while deliveries could be accepted. */
   function fresh(): boolean {
     return completed !== null && clock.monotonic() - completed.at <= intervalMs + OUTAGE_MS;
   }
@@ -147,10 +135,14 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
 
   return {
     name: 'forward',
+    /** The search pass makes the calls while the service refuses the cursor of this pass. */
     search,
+    /** Call it when an event arrives above the watermark. A burst of events costs one call of ReplayEvents. */
     prove: schedule.prove,
+    /** Makes the pass due at the next step. */
     now: schedule.now,
     fresh,
+    /** When the pass last reached the end of history. Null: never. */
     ended: () => completed,
     dueAt: () => (search.isActive() ? Infinity : schedule.dueAt()),
     after,
@@ -163,5 +155,5 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
       else return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
       return null;
     },
-  };
+  } satisfies Pass & Record<string, unknown>;
 }

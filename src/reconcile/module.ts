@@ -1,9 +1,9 @@
 // Recovery of missed events, in the keep process.
 import type { KeepModule } from '../keep/module.ts';
-import { startRecovery, type Recovery } from './start.ts';
+import { startRecovery } from './start.ts';
 
 export const reconcile: KeepModule = ({ config, store, clock, log, recover, wake, leads, leading, shared }) => {
-  let recovery: Recovery | undefined;
+  let recovery: Awaited<ReturnType<typeof startRecovery>>;
 
   // The caller does not await `start`, because the ops port and the alarms must not wait for the store.
   async function start(): Promise<void> {

@@ -4,19 +4,12 @@ import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { Pass, PassContext } from './pass.ts';
 
-export interface OverlapPass extends Pass {
-  /** Call it when the forward pass has ended at this watermark. False: there is nothing to read again. */
-  begin(watermark: Cursor): Promise<boolean>;
-  /** The number of the newest event when the last complete overlap pass began. */
-  covered(): number;
-  /** Call it when the watermark was lowered: its earlier positions do not count. */
-  forget(): void;
-}
+export type OverlapPass = ReturnType<typeof createOverlapPass>;
 
 export const READING_AGAIN = 'reading the last minutes again, for events that became visible late';
 
 // oxlint-disable-next-line max-lines-per-function -- one pass: its beginning, its pages and its end share state
-export function createOverlapPass({ store, clock, log, overlapMs, commit, say }: PassContext): OverlapPass {
+export function createOverlapPass({ store, clock, log, overlapMs, commit, say }: PassContext) {
   let at: Cursor | null = null;
   /** The watermark when this pass began. Events above it are newer, so they are not late. */
   let below: Cursor | null = null;
@@ -54,12 +47,15 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     name: 'overlap',
     dueAt: () => (at === null ? Infinity : 0),
     after: async () => at ?? undefined,
+    /** The number of the newest event when the last complete overlap pass began. */
     covered: () => covered,
-    forget() {
+    /** Call it when the watermark was lowered: its earlier positions do not count. */
+    forget(): void {
       stood.length = 0;
       at = null;
     },
-    async begin(watermark) {
+    /** Call it when the forward pass has ended at this watermark. False: there is nothing to read again. */
+    async begin(watermark: Cursor): Promise<boolean> {
       if (stood.at(-1)?.cursor !== watermark) stood.push({ at: clock.monotonic(), cursor: watermark });
       if (at !== null) return true;
       newest = await store.keep.newestEvent();
@@ -84,5 +80,5 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
       await end(why !== 'stuck');
       return null;
     },
-  };
+  } satisfies Pass & Record<string, unknown>;
 }

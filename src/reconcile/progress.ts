@@ -7,16 +7,7 @@ const MINUTE_MS = 60_000;
 /** If a catch-up comes no closer to the present for this long, the call budget is too small. */
 const BEHIND_MS = 300_000;
 
-export interface CatchUp {
-  /** Call it for each page. `youngest`: when its newest event happened, Unix milliseconds. */
-  page(events: number, youngest: number | null): void;
-  /** Call it when the end of history is reached. */
-  end(): void;
-  /** Null until the second page. */
-  show(): Progress | null;
-}
-
-export function createCatchUp(clock: Clock): CatchUp {
+export function createCatchUp(clock: Clock) {
   let since = 0;
   /** The wall clock minus the monotonic clock at the first page. Kept, so that setting the clock changes no lag. */
   let offset = 0;
@@ -26,7 +17,8 @@ export function createCatchUp(clock: Clock): CatchUp {
   let lags: { at: number; lagMs: number }[] = [];
 
   return {
-    page(more, youngest) {
+    /** Call it for each page. `youngest`: when its newest event happened, Unix milliseconds. */
+    page(more: number, youngest: number | null): void {
       const now = clock.monotonic();
       if (pages === 0) [since, offset] = [now, clock.now() - now];
       pages++;
@@ -35,12 +27,14 @@ export function createCatchUp(clock: Clock): CatchUp {
       lags.push({ at: now, lagMs: now + offset - youngest });
       while ((lags[1]?.at ?? now) < now - BEHIND_MS) lags.shift();
     },
-    end() {
+    /** Call it when the end of history is reached. */
+    end(): void {
       pages = 0;
       events = 0;
       lags = [];
     },
-    show() {
+    /** Null until the second page. */
+    show(): Progress | null {
       if (pages < 2) return null;
       const now = clock.monotonic();
       const [first] = lags;

@@ -2,7 +2,7 @@
 // verify. While the search pass is active, it replaces the forward pass. All calls stay within the budget.
 import type { Accepted, Batch } from '../store/ingest.ts';
 import { createCall, type BackOff } from './call.ts';
-import { createForwardPass, type ForwardPass } from './forward-pass.ts';
+import { createForwardPass } from './forward-pass.ts';
 import { createOverlapPass, READING_AGAIN } from './overlap-pass.ts';
 import type { Page } from './page.ts';
 import type { Pass, PassContext, ReconcilerOptions } from './pass.ts';
@@ -11,16 +11,13 @@ import { wordsOf } from './progress.ts';
 import { createStatus } from './status.ts';
 import { createVerifyPass } from './verify-pass.ts';
 
-export interface Reconciler extends Pick<ForwardPass, 'prove' | 'now' | 'fresh' | 'ended'> {
-  /** Makes at most one call. Resolves to the milliseconds until the next step. */
-  step: () => Promise<number>;
-}
+export type Reconciler = ReturnType<typeof createReconciler>;
 
 /** Milliseconds between two looks for a person's request (`npx kit reconcile`). */
 const ASKED_MS = 1_000;
 
 // oxlint-disable-next-line max-lines-per-function -- one idea: the step, and a person's request that makes the next step due
-export function createReconciler(options: ReconcilerOptions): Reconciler {
+export function createReconciler(options: ReconcilerOptions) {
   const { store, clock, budget, onEvents } = options;
   let asked: number | null = null;
   const status = createStatus(options);
@@ -34,6 +31,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   const backOff: BackOff = { until: -Infinity, failures: 0 };
   const call = createCall(context, { status, positions, backOff });
 
+  /** Makes at most one call. Resolves to the milliseconds until the next step. */
   async function step(): Promise<number> {
     await status.load();
     await lookForRequest();

@@ -15,20 +15,6 @@ export interface Resume {
   caughtUp: () => Promise<void>;
 }
 
-export interface SearchPass extends Pass {
-  isActive(): boolean;
-  /** The older cursor that the forward pass reads from. Null: it reads from the watermark. */
-  older(): Cursor | null;
-  /** Call it when the forward pass has taken a page. `moved`: the page raised the watermark. */
-  accepted(page: Page, moved: boolean): void;
-  /** Call it if the service does not know this cursor. Resolves to what `status` shows. Null: a search begins. */
-  unknown(from: Cursor): Promise<string | null>;
-  /** Call it if the service no longer has the events after this cursor. The page may show later events. */
-  forgotten(from: Cursor | null, page: Page | null): Promise<void>;
-  /** Call it when the watermark was lowered: refusals of the old watermark do not count. */
-  forget(): void;
-}
-
 interface Search {
   /** The cursor that has expired or that the service does not know. */
   after: Cursor | null;
@@ -42,7 +28,7 @@ type Questions = ReturnType<typeof findOldestAvailable>;
 const GAP = 'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps';
 
 // oxlint-disable-next-line max-lines-per-function -- one search: its beginning, its questions and its end share state
-export function createSearchPass(context: PassContext, { rest, caughtUp }: Resume): SearchPass {
+export function createSearchPass(context: PassContext, { rest, caughtUp }: Resume) {
   const { store, clock, log, overlapMs, commit, say } = context;
   let active: { search: Search; questions: Questions; next: Awaited<ReturnType<Questions['next']>> } | null = null;
   let older: Cursor | null = null;
@@ -123,12 +109,15 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
   return {
     name: 'forward',
     isActive: () => active !== null,
+    /** The older cursor that the forward pass reads from. Null: it reads from the watermark. */
     older: () => older,
-    accepted(page, moved) {
+    /** Call it when the forward pass has taken a page. `moved`: the page raised the watermark. */
+    accepted(page: Page, moved: boolean): void {
       refused = null;
       if (older !== null) older = page.hasMore && !moved ? page.proved : null;
     },
-    async unknown(from) {
+    /** Call it if the service does not know this cursor. Resolves to what `status` shows. Null: a search begins. */
+    async unknown(from: Cursor): Promise<string | null> {
       if (older === null && refused !== from) {
         refused = from;
         older = await findOlder();
@@ -141,7 +130,8 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
       await begin({ after: watermark ?? from, watermark, reason: 'cursor_unknown' }, null);
       return null;
     },
-    async forgotten(from, page) {
+    /** Call it if the service no longer has the events after this cursor. The page may show later events. */
+    async forgotten(from: Cursor | null, page: Page | null): Promise<void> {
       const watermark = await store.state.get('watermark');
       if (older === null && isBehind(from, watermark)) return rest(true);
       older = null;
@@ -151,7 +141,8 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
       if (page?.first && isBehind(after, page.first)) await goOnBehind(search, page.first, page);
       else await begin(search, page?.next ?? null);
     },
-    forget() {
+    /** Call it when the watermark was lowered: refusals of the old watermark do not count. */
+    forget(): void {
       [older, refused, refusedUpTo] = [null, null, null];
     },
     dueAt: () => (active ? -Infinity : Infinity),
@@ -171,5 +162,5 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
       await answer(why === 'stuck' ? page : null);
       return null;
     },
-  };
+  } satisfies Pass & Record<string, unknown>;
 }

@@ -18,18 +18,10 @@ export interface RecoveryOptions extends Pick<ReconcilerOptions, 'store' | 'cloc
   silent: () => boolean;
 }
 
-export interface Recovery {
-  /** Call it when an event arrives above the watermark. */
-  prove: () => void;
-  /** Starts a forward pass at once. */
-  now: () => void;
-  stop: () => Promise<void>;
-}
-
 const NONE = { state: 'off', since: null, reason: null };
 
 // oxlint-disable-next-line max-lines-per-function -- wiring: replay and the stream call each other
-export async function startRecovery(options: RecoveryOptions): Promise<Recovery | undefined> {
+export async function startRecovery(options: RecoveryOptions) {
   const { config, store, clock, log, recover, onEvents, silent } = options;
   const { API_BASE_URL: baseUrl, API_KEY: apiKey, EVENT_TYPES: types } = config;
   const note = (state: Batch['state']): Promise<void> => retryWhileBusy(() => store.state.note({}, state));
@@ -68,6 +60,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     await callLimit.refresh();
     return reconciler.step();
   }, recover);
+  /** Starts a forward pass at once. */
   const now = (): void => {
     reconciler.now();
     replay.wake();
@@ -87,12 +80,13 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
   if (config.STREAM === 'off') await note({ stream: JSON.stringify(NONE) });
   void follow();
   return {
-    prove() {
+    /** Call it when an event arrives above the watermark. */
+    prove(): void {
       reconciler.prove();
       replay.wake();
     },
     now,
-    async stop() {
+    async stop(): Promise<void> {
       stopping.abort();
       await Promise.all([replay.stop(), following]);
     },

@@ -27,24 +27,18 @@ export interface FollowerOptions extends Pick<ReconcilerOptions, 'store' | 'cloc
   firstWaitMs?: number;
 }
 
-export interface Follower {
-  /** Ends when the signal aborts or when the service refuses the stream. It may then be called again. */
-  follow(signal: AbortSignal): Promise<void>;
-  /** True if the stream is open and may raise the watermark. */
-  proves(): boolean;
-}
-
 const RESTRICTED =
   'without campaign and warm-up events, which this key may not read: it brings events, but does not raise the watermark';
 
 // oxlint-disable-next-line max-lines-per-function -- one connection: its items, its news and its errors share state
-export function createFollower(options: FollowerOptions): Follower {
+export function createFollower(options: FollowerOptions) {
   const { store, clock, log, types, onEvents, onHole, fresh, ended = () => null, firstWaitMs = 1_000 } = options;
   const continuity = createContinuity(clock, ended);
   let state: StreamState = { state: 'off', since: null, reason: null };
   let product = true;
   let holed = false;
 
+  /** Ends when the signal aborts or when the service refuses the stream. It may then be called again. */
   async function follow(signal: AbortSignal): Promise<void> {
     let after = await retryWhileBusy(() => store.state.get('watermark'));
     let refusals = 0;
@@ -138,7 +132,9 @@ export function createFollower(options: FollowerOptions): Follower {
     await retryWhileBusy(() => store.state.note({}, { stream: JSON.stringify(state) }));
   }
 
-  return { follow, proves: () => state.state === 'open' && product };
+  /** True if the stream is open and may raise the watermark. */
+  const proves = (): boolean => state.state === 'open' && product;
+  return { follow, proves };
 }
 
 function highest(cursors: Cursor[]): Cursor | undefined {

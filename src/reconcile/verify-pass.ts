@@ -16,12 +16,7 @@ const REASONS = {
   forgotten: 'the service no longer has what comes after this cursor: give a later --from',
 };
 
-export interface VerifyPass extends Pass {
-  /** Loads the `npx kit verify` that is running, if there is one. */
-  look(): Promise<void>;
-}
-
-export function createVerifyPass({ store, clock, budget, commit, say }: PassContext): VerifyPass {
+export function createVerifyPass({ store, clock, budget, commit, say }: PassContext) {
   let account: VerifyAccount | null = null;
   let readAt = -Infinity;
 
@@ -33,7 +28,8 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
 
   return {
     name: 'verify',
-    async look() {
+    /** Loads the `npx kit verify` that is running, if there is one. */
+    async look(): Promise<void> {
       const found = await store.state.get('verify');
       account = found?.state === 'running' ? found : null;
     },
@@ -59,7 +55,7 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
       await save({ ...account, state: 'failed', reason: REASONS[why] });
       return null;
     },
-  };
+  } satisfies Pass & Record<string, unknown>;
 }
 
 /** Counts the events of a page: `present`, `missing`, or `older` (at or below the floor, so perhaps pruned). */

@@ -9,7 +9,6 @@ import { z } from 'zod';
 import { ConfigError } from '../config.ts';
 import type { Handler, KitEvent } from '../kit.ts';
 import { typeOf } from '../wire/event-map.ts';
-import type { FileFault } from '../processes/channel.ts';
 import { DEFAULT_HOLD_MS, DEFAULT_RETRY, type RetryPolicy } from '../base/retry-policy.ts';
 import { nearestType } from './did-you-mean.ts';
 import { faultOf, FieldError, withLine } from './file-fault.ts';
@@ -120,10 +119,6 @@ export function failOf(folder: LoadedFolder, file: string, what = ''): (error: u
     if (!folder.faults.has(file)) folder.faults.set(file, faultOf(error, file, what));
     return true;
   };
-}
-
-export function listFaults(faults: Map<string, string>): FileFault[] {
-  return [...faults].map(([file, fault]) => ({ file, fault }));
 }
 
 /** Types in `on` that are not in src/events.ts: misspelt, or still to be added there. */

@@ -9,14 +9,14 @@ import { ConfigError, loadConfig, loadConfigOfRun, type Config } from '../config
 import { systemClock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle, type Logger } from '../base/log.ts';
-import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
+import { joinOwner, type FileFault, type LoadedHandler, type Orders } from '../processes/channel.ts';
 import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { runIsolated } from './isolation.ts';
-import { lineOf, listFaults, loadHandlers, notesOf, unknownTypes, unknownWords, type Loaded } from './load-handlers.ts';
+import { lineOf, loadHandlers, notesOf, unknownTypes, unknownWords, type Loaded } from './load-handlers.ts';
 import { lockGlobals } from './lock-globals.ts';
 import * as modules from './modules.ts';
 import type { RunModules, RunOptions, ServiceFor } from './runner-options.ts';
@@ -196,9 +196,9 @@ function withoutFaults(): Map<string, Loaded> {
   return new Map([...folder.handlers].filter(([file]) => !folder.faults.has(file)));
 }
 
-function loaded(): { handlers: LoadedHandler[]; faults: ReturnType<typeof listFaults> } {
+function loaded(): { handlers: LoadedHandler[]; faults: FileFault[] } {
   const handlers = [...withoutFaults().values()].map(({ name, retry, laneHoldMs }) => ({ name, retry, laneHoldMs }));
-  return { handlers, faults: listFaults(folder.faults) };
+  return { handlers, faults: [...folder.faults].map(([file, fault]) => ({ file, fault })) };
 }
 
 /** Log fields of an error. They include its message only in the sandbox, where all data are the developer's own. */

@@ -3,7 +3,7 @@
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, PendingEvents } from '../store/work.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, factsOf, laneNamed, sessionOf } from '../wire/event.ts';
+import { conversationOf, factsOf, laneNamed } from '../wire/event.ts';
 import { asReplayed, rawOf, toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
 
@@ -88,7 +88,7 @@ function laneOf(
   if (lane === 'none') return order === 'strict' || rerun > 0 ? stored.key : null;
   // Webhook and replay may name different sessions, and then a strict lane would split. So only `data` decides.
   const sessionId = order === 'strict' ? factsOf(stored.type, rawOf(stored)).sessionId : stored.sessionId;
-  if (lane === 'session') return sessionOf(sessionId);
+  if (lane === 'session') return sessionId ?? '';
   if (lane === 'conversation') return conversationOf(stored.type, sessionId, rawOf(stored));
   try {
     const name: unknown = lane(order === 'strict' ? asReplayed(stored) : toKitEvent(stored));
@@ -96,6 +96,6 @@ function laneOf(
     return laneNamed(name);
   } catch (error) {
     onLaneFault(handler, error);
-    return sessionOf(sessionId);
+    return sessionId ?? '';
   }
 }

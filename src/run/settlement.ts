@@ -1,5 +1,5 @@
 // How an attempt settles its task: by the handler's outcome, the attempts that are left, and the event's age.
-import { describe, behind } from '../base/errors.ts';
+import { describe, behind, orUndefined } from '../base/errors.ts';
 import { backoff } from '../base/retry-policy.ts';
 import { Dead, RetryAfter, Skip } from '../kit.ts';
 import type { Claim, Settlement } from '../store/work.ts';
@@ -65,9 +65,5 @@ export function giveBack(claim: Claim, now: number): Settlement {
 
 /** For a revoked proxy even `instanceof` throws. */
 function isA<Kind extends Error>(kind: new (...args: never[]) => Kind, thrown: unknown): thrown is Kind {
-  try {
-    return thrown instanceof kind;
-  } catch {
-    return false;
-  }
+  return orUndefined(() => thrown instanceof kind) === true;
 }

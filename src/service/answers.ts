@@ -3,7 +3,8 @@
 // ServiceError.
 import { isUtf8 } from 'node:buffer';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { failureOf, parseJson, ServiceError, unreadable } from './errors.ts';
+import { orUndefined } from '../base/errors.ts';
+import { failureOf, ServiceError, unreadable } from './errors.ts';
 
 const MIB = 1024 * 1024;
 /** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
@@ -50,7 +51,7 @@ export async function readObject(response: Response, what: string, reader?: Read
 }
 
 export function objectOf(response: Response, what: string, text: string): Record<string, unknown> {
-  const value = parseJson(text);
+  const value = orUndefined(() => JSON.parse(text) as unknown);
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   return refuse(response, what, text === '');
 }
@@ -89,15 +90,14 @@ export interface Message extends EventSourceMessage {
 export async function* messagesOf(
   bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   what: string,
-  longest = LONGEST,
 ): AsyncGenerator<Message[], void, void> {
   const messages: Message[] = [];
   const parser = createParser({
-    maxBufferSize: longest,
+    maxBufferSize: LONGEST,
     onEvent: (message) => messages.push(decoded(message)),
     onError({ type }) {
       if (type !== 'max-buffer-size-exceeded') return;
-      throw new ServiceError({ code: 'unreadable', message: `${what}: an event has more than ${longest} bytes` });
+      throw new ServiceError({ code: 'unreadable', message: `${what}: an event has more than ${LONGEST} bytes` });
     },
   });
   for await (const chunk of bytes) {

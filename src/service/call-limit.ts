@@ -11,14 +11,7 @@ const DOUBLES_MS = 3_600_000;
 /** Until then, calls from before the last change may cause a 429: the service counts 60 s, and answers take time. */
 const SETTLES_MS = 90_000;
 
-export interface CallLimit {
-  /** The part of its configured calls that each process may make now: above 0, at most 1. */
-  share: () => number;
-  /** Reads the pace that another process may have set. */
-  refresh(): Promise<void>;
-  /** Like the global fetch. An answer 429 lowers the pace. */
-  fetch: Fetch;
-}
+export type CallLimit = ReturnType<typeof createCallLimit>;
 
 export interface CallLimitOptions {
   /** API_CALLS_PER_MINUTE. */
@@ -28,7 +21,7 @@ export interface CallLimitOptions {
   log: Logger;
 }
 
-export function createCallLimit({ all, store, clock, log }: CallLimitOptions): CallLimit {
+export function createCallLimit({ all, store, clock, log }: CallLimitOptions) {
   let pace = { calls: all, at: -Infinity };
   /** The `at` that was last read from the store. */
   let readAt = pace.at;
@@ -37,6 +30,7 @@ export function createCallLimit({ all, store, clock, log }: CallLimitOptions): C
 
   /** A wall clock that was set back does not prolong a low pace. */
   const age = (): number => Math.max(clock.monotonic() - knownAt, clock.now() - pace.at);
+  /** The part of its configured calls that each process may make now: above 0, at most 1. */
   const share = (): number => Math.min(1, (pace.calls * 2 ** (age() / DOUBLES_MS)) / all);
 
   function use(next: typeof pace): void {
@@ -44,6 +38,7 @@ export function createCallLimit({ all, store, clock, log }: CallLimitOptions): C
     knownAt = clock.monotonic();
   }
 
+  /** Reads the pace that another process may have set. */
   async function refresh(): Promise<void> {
     const kept = await orNone(() => store.state.get('call_pace'));
     if (!kept || kept.at === readAt || kept.at === pace.at) return;
@@ -65,8 +60,9 @@ export function createCallLimit({ all, store, clock, log }: CallLimitOptions): C
   return {
     share,
     refresh,
-    async fetch(url, init) {
-      const response = await fetch(url, init);
+    /** Like the global fetch. An answer 429 lowers the pace. */
+    async fetch(...request: Parameters<Fetch>): Promise<Response> {
+      const response = await fetch(...request);
       if (response.status === 429) await lower();
       return response;
     },

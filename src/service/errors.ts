@@ -1,6 +1,7 @@
 // The errors of the client (contract 7): categories of the service and of the kit, and whether a retry helps or harms.
 // A message never contains a body, phone number or key. It also leaves out the service's own text, which may change.
 import { z } from 'zod';
+import { orUndefined } from '../base/errors.ts';
 import { masked } from '../base/secrets.ts';
 import { REQUEST_ID } from '../wire/headers.ts';
 
@@ -65,7 +66,7 @@ const envelope = z.object({
 /** The error of an answer other than 2xx, or of an `event: error` in a stream (contract 7.1). */
 export function errorOf(what: string, response: Response, text: string): ServiceError {
   const { headers, ok } = response;
-  const told = envelope.safeParse(parseJson(text)).data?.error;
+  const told = envelope.safeParse(orUndefined(() => JSON.parse(text) as unknown)).data?.error;
   const { code, reason, requestId } = told ?? { code: codeOf(response.status) };
   // The status of a stream was sent before its error.
   const status = ok ? (STATUSES[code]?.[0] ?? 0) : response.status;
@@ -148,12 +149,4 @@ export function doubted(error: ServiceError): ServiceError {
   const failure = (cause as { cause?: { code?: unknown } } | undefined)?.cause?.code;
   if (!undecided || NEVER_SENT.has(failure)) return error;
   return new ServiceError({ code, reason, status, requestId, message, cause, uncertain: true });
-}
-
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

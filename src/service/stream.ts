@@ -40,8 +40,6 @@ export interface StreamOptions {
   silentMs?: number;
   /** The first wait before a new connection, in milliseconds. It doubles up to thirty times this value. */
   firstWaitMs?: number | undefined;
-  /** The longest event, in bytes. Default: 16 MiB. */
-  longest?: number;
 }
 
 const WHAT = 'GET /events';
@@ -82,7 +80,7 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
 }
 
 async function* connect(options: StreamOptions, after: Cursor | null): AsyncGenerator<StreamItem[], void, void> {
-  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, longest, fetch = globalThis.fetch } = options;
+  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, fetch = globalThis.fetch } = options;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(), silentMs);
   try {
@@ -100,7 +98,7 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
     if (!response.headers.get('content-type')?.startsWith('text/event-stream'))
       throw failure('the answer is not an event stream');
     onNews?.({ kind: 'open', after });
-    for await (const messages of messagesOf(response.body ?? [], WHAT, longest)) {
+    for await (const messages of messagesOf(response.body ?? [], WHAT)) {
       timer.refresh();
       let items: StreamItem[] = [];
       for (const message of messages) {

@@ -46,9 +46,7 @@ export function mergeHealth(records: Partial<KeptHealth>[]): KeptHealth {
     failures: {
       causes,
       badSignatures: bad.reduce((sum, one) => sum + one.badSignatures, 0),
-      badSince: bad
-        .map(({ badSince }) => badSince)
-        .reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null),
+      badSince: earliest(bad.map(({ badSince }) => badSince)),
       lastBadAt: latest(failures.map((one) => one.lastBadAt)),
       lastGoodAt,
       at: inRun.flatMap(({ at }) => at).filter((time) => time > since),
@@ -68,10 +66,10 @@ function mergeSigners(all: Signer[]): Signer[] {
         ...first,
         number: numbers[0] ?? null,
         hits: group.reduce((sum, { hits }) => sum + hits, 0),
-        firstAt: smallest(group.map(({ firstAt }) => firstAt)),
-        lastAt: largest(group.map(({ lastAt }) => lastAt)),
-        aloneAt: largest(group.map(({ aloneAt }) => aloneAt)),
-        goneAt: numbers.length > 0 ? null : largest(group.map(({ goneAt }) => goneAt)),
+        firstAt: earliest(group.map(({ firstAt }) => firstAt)),
+        lastAt: latest(group.map(({ lastAt }) => lastAt)),
+        aloneAt: latest(group.map(({ aloneAt }) => aloneAt)),
+        goneAt: numbers.length > 0 ? null : latest(group.map(({ goneAt }) => goneAt)),
       },
     ];
   });
@@ -105,16 +103,11 @@ export function mayGo(one: Use, all: Use[]): boolean {
   });
 }
 
-function latest(times: (string | null)[]): string | null {
+/** The latest of these times, numbers or ISO 8601. */
+function latest<Time extends number | string>(times: (Time | null)[]): Time | null {
   return times.reduce((a, b) => (a === null || (b !== null && b > a) ? b : a), null);
 }
 
-function largest(values: (number | null)[]): number | null {
-  const known = values.filter((value) => value !== null);
-  return known.length > 0 ? Math.max(...known) : null;
-}
-
-function smallest(values: (number | null)[]): number | null {
-  const known = values.filter((value) => value !== null);
-  return known.length > 0 ? Math.min(...known) : null;
+function earliest<Time extends number | string>(times: (Time | null)[]): Time | null {
+  return times.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
 }

@@ -1,6 +1,6 @@
 // What the end of an attempt changes: the progress of the lane, and the counters.
 import { bucketOf } from '../base/latency-buckets.ts';
-import type { Counts } from './state.ts';
+import { addTo, type Counts } from './state.ts';
 import type { Settlement } from './work.ts';
 
 /** The cursor of the task if it has ended; null: the task waits again, or has no cursor. */
@@ -11,18 +11,17 @@ export function endOf({ claim, state }: Settlement): bigint | null {
 /** What the settlements change in the counters. */
 export function countsOf(settlements: Settlement[], nameOf: (handler: number) => string): Counts {
   const counts: Counts = {};
-  const add = (name: keyof Counts, by: number): void => void (counts[name] = (counts[name] ?? 0) + by);
-  add('tasks.running', -settlements.length);
+  addTo(counts, 'tasks.running', -settlements.length);
   for (const settlement of settlements) {
     const { state, claim } = settlement;
     const [handler, verdict] = [nameOf(claim.handler), verdictOf(settlement)];
-    add(`tasks.${state}`, 1);
-    if (state !== 'ready') add(`waiting.${handler}`, -1);
+    addTo(counts, `tasks.${state}`, 1);
+    if (state !== 'ready') addTo(counts, `waiting.${handler}`, -1);
     if (!verdict) continue;
-    add(`attempts.${verdict}.${handler}`, 1);
+    addTo(counts, `attempts.${verdict}.${handler}`, 1);
     if (claim.tookMs === undefined) continue;
-    add(`took.${bucketOf(claim.tookMs)}.${handler}`, 1);
-    add(`took.sum_us.${handler}`, Math.round(claim.tookMs * 1_000));
+    addTo(counts, `took.${bucketOf(claim.tookMs)}.${handler}`, 1);
+    addTo(counts, `took.sum_us.${handler}`, Math.round(claim.tookMs * 1_000));
   }
   return counts;
 }

@@ -51,6 +51,10 @@ export type Counter =
 
 export type Counts = Partial<Record<Counter, number>>;
 
+export function addTo(counts: Counts, name: Counter, by = 1): void {
+  counts[name] = (counts[name] ?? 0) + by;
+}
+
 /** What has been copied of a store that is moved. */
 export interface MoveProgress {
   rows: number;

@@ -1,8 +1,10 @@
 // Parses bytes into an event, or into the reason why they are unreadable. Every origin is parsed alike, so that an
 // event does not depend on how it arrived (contract 2.13, 6.1, 6.3).
+import { LATEST_MS } from '../base/clock.ts';
+import { orUndefined } from '../base/errors.ts';
 import { typeOf } from './event-map.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
-import { isObject, orUndefined, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
+import { isObject, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
 
 export type Origin = 'webhook' | 'replay' | 'stream' | 'kit';
 
@@ -60,8 +62,6 @@ const BOM = '\uFEFF';
 
 /** Maximum number of characters of a time that is written as text. */
 const LONGEST_TIME = 64;
-/** The latest time that a Date can hold. */
-const LATEST_MS = 8.64e15;
 
 /** Reads a webhook body whose signature is valid. Only the body is signed, so headers are ignored. */
 export function readDelivery(body: Uint8Array): Reading {
@@ -136,16 +136,12 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
 /** The lane that an event belongs to by default: its conversation if the type has one, else its session. */
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
   const conversation = orUndefined(() => typeOf(type)?.conversation?.(data));
-  if (typeof conversation !== 'string') return sessionOf(sessionId);
+  if (typeof conversation !== 'string') return sessionId ?? '';
   return laneNamed(`${sessionId ?? ''}/${conversation}`);
 }
 
 /** Without what a store changes, lone surrogates and NULs; short, because a sender can make an address of any length. */
 export const laneNamed = (name: string): string => name.slice(0, 500).toWellFormed().replaceAll('\0', '\uFFFD');
-
-export function sessionOf(sessionId: string | null): string {
-  return sessionId ?? '';
-}
 
 /** Session and time, as src/events.ts reads them from the data. If a function there throws, the value is null. */
 export function factsOf(type: string, data: JsonObject): { sessionId: string | null; createdAt: number | null } {

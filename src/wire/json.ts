@@ -1,6 +1,7 @@
 // Parses JSON once. The service signed the bytes, but a stranger may have written them. The parser refuses invalid
 // UTF-8, nesting that makes stringify overflow, and more values than can be parsed without delaying other deliveries.
 import { createHash } from 'node:crypto';
+import { orUndefined } from '../base/errors.ts';
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export interface JsonObject {
@@ -28,15 +29,6 @@ export function parseJsonText(text: string): Parsed {
   if ('reason' in surveyed) return surveyed;
   const value = orUndefined(() => JSON.parse(text) as Json);
   return value === undefined ? NOT_JSON : { ok: true, value, duplicateKeys: countKeys(value) !== surveyed.keys };
-}
-
-/** Undefined if it throws. */
-export function orUndefined<Value>(read: () => Value): Value | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
-  }
 }
 
 /** The digits of a top-level number as they were written, because JSON.parse would round them. */

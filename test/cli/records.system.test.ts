@@ -264,6 +264,83 @@ test('retry, rerun and tasks say that tasks of an unloaded handler wait, and how
   expect((await kit('tasks', '--handler', 'old')).out).not.toContain('no loaded handler');
 });
 
+test('the table of events shows how each ended', async () => {
+  await deliver(records, { cursor: '9051' });
+  const [handler = 0] = await fanOut(records, ['shown']);
+  await end(records, handler, 'dead', 'Error: shown');
+  const { out } = await kit('events', '--handler', 'shown');
+  expect(out).toMatch(/^received +key +type +outcome +session/);
+  expect(out).toMatch(/c:\d+ +MessageReceived +dead: shown/);
+});
+
+test('a done task is retried only with --state done, and the answer without it is that command', async () => {
+  await deliver(records, { cursor: '9101' });
+  const [handler = 0] = await fanOut(records, ['finished']);
+  await records.store.work.register(['answer', 'finished']);
+  const task = await end(records, handler, 'done');
+  expect(await kit('retry', String(task))).toEqual({
+    code: 1,
+    out: `1 task done already: npx kit retry ${task} --state done. Calls to other systems can repeat; ctx.idempotencyKey stays the same.\n`,
+  });
+  expect(await kit('retry', '--state', 'done')).toMatchObject({ code: 2 });
+  expect(await kit('discard', String(task), '--state', 'done', '--reason', 'no')).toMatchObject({ code: 2 });
+  expect(await kit('retry', String(task), '--state', 'done')).toEqual({ code: 0, out: '1 task will run again\n' });
+  expect((await kit('tasks', '--handler', 'finished', '--json')).out).toContain('"state": "ready"');
+  expect((await kit('retry', String(task), '--state', 'done')).out).toContain(
+    'no task matched that is done, with the body',
+  );
+});
+
+test('tasks are listed and discarded by the age of their events', async () => {
+  await deliver(records, { cursor: '9201' });
+  await fanOut(records, ['aged']);
+  records.clock.time += 4 * 3_600_000;
+  await deliver(records, { cursor: '9202' });
+  await fanOut(records, ['aged']);
+  // Commands use the time of the machine; the events were received at the time of the test.
+  const ago = `${Math.floor((Date.now() - records.clock.time) / 3_600_000) + 2}h`;
+  expect((await kit('tasks', '--handler', 'aged', '--older-than', ago)).out).toMatch(/c:9201/);
+  expect((await kit('tasks', '--handler', 'aged', '--older-than', ago)).out).not.toMatch(/c:9202/);
+  expect((await kit('tasks', '--older-than', '1w')).out).toContain(
+    '--older-than must be a duration like 30m, 6h or 2d, not 1w',
+  );
+  const discard = ['discard', '--handler', 'aged', '--older-than', ago];
+  expect((await kit(...discard)).out).toContain('--reason is needed');
+  expect((await kit(...discard, '--reason', 'too old')).out).toBe('1 task skipped\n');
+});
+
+test('handlers are listed with what waits for them, paused and resumed, one or all', async () => {
+  await records.store.work.register(['answer', 'aged']);
+  const row = async (name: string) =>
+    (await kit('handlers')).out
+      .split('\n')
+      .find((line) => line.startsWith(name))
+      ?.replaceAll(/ +/g, ' ');
+  expect((await kit('handlers')).out).toMatch(/^handler +state +waiting +oldest +failed +p95 +dead\n/);
+  expect(await row('aged')).toMatch(/^aged running 1 \d+ s - - 0$/);
+  expect(await row('finished')).toMatch(/^finished not loaded/);
+  expect((await kit('pause', 'aged', '--reason', 'the bot errs')).out).toContain('aged is paused');
+  expect(await row('aged')).toMatch(/^aged paused since \S+: the bot errs 1 /);
+  expect((await kit('resume', 'aged')).out).toContain('aged goes on');
+  expect(await kit('resume', 'aged')).toMatchObject({ code: 1 });
+  expect((await kit('pause', '--all')).out).toContain('all handlers are paused');
+  expect(await row('answer')).toMatch(/^answer paused/);
+  expect((await kit('resume', '--all')).out).toContain('all handlers go on');
+  expect(await kit('pause', 'nobody')).toMatchObject({
+    code: 1,
+    out: expect.stringContaining('npx kit handlers') as string,
+  });
+  for (const words of [['pause'], ['pause', 'aged', '--all'], ['resume'], ['resume', 'a', 'b']])
+    expect(await kit(...words)).toMatchObject({ code: 2 });
+  const { handlers } = JSON.parse((await kit('handlers', '--json')).out) as { handlers: { name: string }[] };
+  expect(handlers.find(({ name }) => name === 'aged')).toMatchObject({
+    loaded: true,
+    paused: null,
+    waiting: 1,
+    lastHour: { succeeded: 0, failed: 0, p95: null },
+  });
+});
+
 test('E65: `explain` says that an attempt died with its process, that a handler is gone, and that a body was erased', async () => {
   await deliver(records, { cursor: '31' }, { cursor: '32' });
   const [handler = 0] = await fanOut(records, ['left']);

@@ -14,7 +14,7 @@ import { createBudget } from '../../src/service/budget.ts';
 import { createService } from '../../src/service/service.ts';
 import { createRandom } from '../../src/tools/random.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import { askToVerify } from '../../src/admin/range.ts';
+import { verifyFrom } from '../../src/admin/range.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery } from '../../src/wire/event.ts';
@@ -253,14 +253,14 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     },
     async prune(days) {
       await look();
-      const pruner = createPruner({ store: reader(), clock, retentionDays: days, payloadDays: days });
-      while ((await pruner.step()) < 60 * SECOND);
+      const prune = createPruner({ store: reader(), clock, retentionDays: days, payloadDays: days });
+      while ((await prune()) < 60 * SECOND);
     },
     async verify() {
       if (!keyed) return;
       const asked = clock.now();
       const from = history[0]?.cursor ?? ('0' as Cursor);
-      await askToVerify(reader(), from, asked);
+      await verifyFrom(reader(), from, asked);
       for (let seconds = 0; (await reader().state.get('verify'))?.state === 'running'; seconds++) {
         if (seconds > 600) throw new Error('verify does not end');
         await second();

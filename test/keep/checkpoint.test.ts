@@ -34,11 +34,11 @@ async function acceptOneMegabyte(): Promise<void> {
 }
 
 test('while 100 MB arrive, the WAL stays below 64 MB, and nothing is lost', async () => {
-  const checkpointer = createCheckpointer(keeper);
+  const checkpoint = createCheckpointer(keeper);
   const before = cursor;
   for (let i = 0; i < 100; i++) {
     await acceptOneMegabyte();
-    if (i % 4 === 3) expect(await checkpointer.step()).toBe(250);
+    if (i % 4 === 3) expect(await checkpoint()).toBe(250);
     expect(logSize()).toBeLessThan(64 * MB);
   }
   expect(file.query<{ n: number }>('select count(*) as n from events')[0]?.n).toBe(cursor - before);
@@ -46,20 +46,20 @@ test('while 100 MB arrive, the WAL stays below 64 MB, and nothing is lost', asyn
 });
 
 test('F8: an open reader lets the WAL grow and delays no commit; after the reader has closed, the WAL stops growing', async () => {
-  const checkpointer = createCheckpointer(keeper);
+  const checkpoint = createCheckpointer(keeper);
   const reader = new Database(file.path, { readonly: true });
   reader.exec('begin');
   reader.prepare('select count(*) from events').get();
   for (let i = 0; i < 40; i++) {
     await acceptOneMegabyte();
-    if (i % 10 === 9) await checkpointer.step();
+    if (i % 10 === 9) await checkpoint();
   }
   const grown = logSize();
   expect(grown).toBeGreaterThan(40 * MB);
   reader.exec('commit');
   reader.close();
   for (let i = 0; i < 40; i++) {
-    if (i % 4 === 0) await checkpointer.step();
+    if (i % 4 === 0) await checkpoint();
     await acceptOneMegabyte();
   }
   expect(logSize()).toBe(grown);

@@ -61,11 +61,11 @@ const count = (where = 'true') => file.query<{ n: number }>(`select count(*) as 
 
 /** Runs the pruner until nothing is left to remove. Returns how many rows each step changed. */
 async function runPruner(retentionDays: number, payloadDays: number): Promise<number[]> {
-  const pruner = createPruner({ store: file.store, clock, retentionDays, payloadDays });
+  const prune = createPruner({ store: file.store, clock, retentionDays, payloadDays });
   const changed: number[] = [];
   for (let steps = 0; steps < 1_000; steps++) {
     const before = [count(), count('body is not null')];
-    const delay = await pruner.step();
+    const delay = await prune();
     const after = [count(), count('body is not null')];
     changed.push(Math.max(...before.map((n, i) => (n ?? 0) - (after[i] ?? 0))));
     if (delay >= 60_000) return changed;
@@ -154,9 +154,9 @@ test('a duplicate of a purged event is still a duplicate', async () => {
 
 test('after a pause the pruner starts again, and finds events that have become old meanwhile', async () => {
   await accept(range(1, 3));
-  const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
+  const prune = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   const rest = async (): Promise<void> => {
-    while ((await pruner.step()) < 60_000);
+    while ((await prune()) < 60_000);
   };
   await rest();
   expect(count()).toBe(3);
@@ -377,9 +377,9 @@ describe('E6: when the clock steps, the pruner', () => {
 
   test('removes events that no watermark covers once `keep` has run for as long as the service repeats deliveries', async () => {
     await accept(range(1, 3), { passed: false });
-    const pruner = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
+    const prune = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
     const round = async (): Promise<void> => {
-      while ((await pruner.step()) < 60_000);
+      while ((await prune()) < 60_000);
     };
     for (let hours = 0; hours < 40; hours++) {
       await round();

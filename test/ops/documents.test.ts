@@ -3,7 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { RULES } from '../../src/alarms/rules/index.ts';
-import { ACKS, METRICS } from '../../src/ops/metrics.ts';
+import { HISTOGRAMS, METRICS } from '../../src/ops/metrics.ts';
 import { itemsUnder, rowsUnder, withItems } from '../documents.ts';
 import { createOps, NOTHING_SET, type Ops } from './harness.ts';
 
@@ -16,7 +16,9 @@ const rules = readFileSync('src/ops/alerts.yaml', 'utf8')
     name: text.split('\n')[0] ?? '',
     text,
     expr: /expr: (.+)/.exec(text)?.[1] ?? '',
-    runbook: /runbook: src\/ops\/runbook\.md#(\w+)/.exec(text)?.[1],
+    runbook: /runbook(?:: src\/ops\/runbook\.md|_url: 'http:\/\/\{\{ \$labels\.instance \}\}\/runbook)#(\w+)/.exec(
+      text,
+    )?.[1],
   }));
 const paragraphs = new Map(
   readFileSync('src/ops/runbook.md', 'utf8')
@@ -26,22 +28,20 @@ const paragraphs = new Map(
 );
 
 test('src/ops/README.md lists the metrics of the code: names, labels and help', async () => {
-  const listed = Object.entries(METRICS).map(([name, { help, labels = [] }]): [string, string, string[]] => [
-    name,
-    help,
-    labels,
-  ]);
-  const items = [...listed, [...ACKS, []] as const].map(
-    ([name, help, labels]) => `\`${name}${labels.length > 0 ? `{${labels.join(',')}}` : ''}\`: ${help}`,
+  const items = Object.entries({ ...METRICS, ...HISTOGRAMS }).map(
+    ([name, { help, labels = [] }]) => `\`${name}${labels.length > 0 ? `{${labels.join(',')}}` : ''}\`: ${help}`,
   );
   await expect(withItems(readFileSync(LIST, 'utf8'), LIST, 'Metrics', items)).toMatchFileSnapshot(resolve(LIST));
 });
 
-test.each(Object.entries(METRICS))('%s follows the naming rules of Prometheus', (name, { help }) => {
-  expect(name).toMatch(/^kit_[a-z_]+$/);
-  expect(name).not.toMatch(/_(ms|milliseconds|minutes|kb|mb|count)(_|$)/);
-  expect(help).toMatch(/^[A-Z1].*\.$/);
-});
+test.each(Object.entries({ ...METRICS, ...HISTOGRAMS }))(
+  '%s follows the naming rules of Prometheus',
+  (name, { help }) => {
+    expect(name).toMatch(/^kit_[a-z_]+$/);
+    expect(name).not.toMatch(/_(ms|milliseconds|minutes|kb|mb|count)(_|$)/);
+    expect(help).toMatch(/^[A-Z1].*\.$/);
+  },
+);
 
 test.each(ALARMS)('the alarm %s has an alert rule', (alarm) => {
   const name = `Kit${alarm.replaceAll(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase())}`;
@@ -66,7 +66,9 @@ test.each(rules)(
 
 test('the runbook has a paragraph for each rule and each alarm, and no other', () => {
   expect([...paragraphs.keys()]).toEqual(rules.map(({ runbook }) => runbook));
-  expect([...paragraphs.keys()].toSorted()).toEqual(['target_down', 'not_ready', ...ALARMS].toSorted());
+  expect([...paragraphs.keys()].toSorted()).toEqual(
+    ['target_down', 'not_ready', 'handler_behind', ...ALARMS].toSorted(),
+  );
 });
 
 test('the runbook names only existing metrics', () => {

@@ -1,5 +1,8 @@
 // /metrics in the text format of Prometheus. No label comes from a delivery.
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { REFUSALS } from '../../src/receive/causes.ts';
+import { StoreError } from '../../src/store/store.ts';
 import { renderMetrics } from '../../src/ops/metrics.ts';
 import { fanOut, createOps, DISK, deliver, end, INSTANCES, share, type Ops } from './harness.ts';
 
@@ -15,10 +18,16 @@ interface Sample {
   value: number;
 }
 
+/** The kit's own. Those of the process have their own names and labels. */
 async function samples(): Promise<Sample[]> {
   const { text } = await ops.get('/metrics');
+  const all = samplesIn(text);
+  return all.filter(({ name }) => name.startsWith('kit_'));
+}
+
+function samplesIn(text: string): Sample[] {
   return text.split('\n').flatMap((line) => {
-    const [, name, labels = '', value] = /^([a-z_]+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
+    const [, name, labels = '', value] = /^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
     if (!name) {
       expect(line, 'every line is a sample or a comment').toMatch(/^(#.*)?$/);
       return [];
@@ -111,14 +120,15 @@ test('no label holds text from a delivery, and a thousand deliveries add no seri
   const all = await samples();
   expect(all.length).toBe(before);
   const labels = all.flatMap((one) => Object.keys(one.labels));
-  expect(
-    new Set(labels).isSubsetOf(new Set(['state', 'role', 'cause', 'secret', 'name', 'handler', 'verdict', 'le'])),
-  ).toBe(true);
+  const allowed = ['state', 'role', 'cause', 'secret', 'name', 'handler', 'verdict', 'le', 'kind', 'version', 'node'];
+  expect([...new Set(labels)].filter((one) => !allowed.includes(one))).toEqual([]);
   expect((await ops.get('/metrics')).text).not.toMatch(/Type\d|session-|n\d{2}/);
 });
 
 test('simultaneous requests get the same answer', async () => {
-  const texts = await Promise.all(Array.from({ length: 5 }, () => ops.get('/metrics').then(({ text }) => text)));
+  const texts = await Promise.all(
+    Array.from({ length: 5 }, () => ops.get('/metrics').then(({ text }) => text.split('# HELP process_')[0])),
+  );
   expect(new Set(texts).size).toBe(1);
 });
 
@@ -126,9 +136,64 @@ test('a metric that has labels, but no series yet, is left out', async () => {
   const { text } = await renderMetrics({
     status: await ops.store.read.status(ops.clock.time),
     counters: {},
+    handlers: [],
     disk: DISK,
   });
-  for (const name of ['kit_refused_total', 'kit_signed_total', 'kit_alarm']) {
+  for (const name of ['kit_attempts_total', 'kit_signed_total', 'kit_alarm', 'kit_attempt_seconds_bucket']) {
     expect(text, `${name} has no sample without its label`).not.toMatch(new RegExp(`^${name} `, 'm'));
   }
+});
+
+test('what is known begins at zero, so that rate() sees the first: handlers, verdicts, causes, lane faults, tokens', async () => {
+  await ops.store.work.register(['a', 'b.c']);
+  const all = await samples();
+  for (const handler of ['a', 'b.c']) {
+    for (const verdict of ['done', 'skipped', 'dead', 'retry', 'deferred'])
+      expect(valueOf(all, 'kit_attempts_total', { handler, verdict })).toBe(0);
+    expect(valueOf(all, 'kit_lane_faults_total', { handler })).toBe(0);
+    expect(valueOf(all, 'kit_attempt_seconds_count', { handler })).toBe(0);
+  }
+  for (const cause of Object.keys(REFUSALS)) expect(valueOf(all, 'kit_refused_total', { cause })).toBe(0);
+  for (const kind of ['form', 'bearer']) expect(valueOf(all, 'kit_wrong_tokens_total', { kind })).toBe(0);
+});
+
+test('the attempts of each handler are a histogram, also if its name holds dots', async () => {
+  await ops.store.work.register(['a', 'b.c']);
+  await ops.store.state.note({
+    'took.5.b.c': 3,
+    'took.200.b.c': 1,
+    'took.Infinity.b.c': 1,
+    'took.sum_us.b.c': 42_000_000,
+  });
+  const all = await samples();
+  const below = (le: string) => valueOf(all, 'kit_attempt_seconds_bucket', { handler: 'b.c', le });
+  expect(['0.002', '0.005', '0.1', '0.2', '10', '+Inf'].map(below)).toEqual([0, 3, 3, 4, 4, 5]);
+  expect(valueOf(all, 'kit_attempt_seconds_sum', { handler: 'b.c' })).toBe(42);
+  expect(valueOf(all, 'kit_attempt_seconds_count', { handler: 'b.c' })).toBe(5);
+});
+
+test('each handler has its backlog, the age of the oldest, and whether it is paused', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' });
+  await fanOut(ops, ['a']);
+  await ops.store.admin.pause('a', null, ops.clock.time);
+  ops.clock.time += 59_000;
+  const all = await samples();
+  expect(valueOf(all, 'kit_tasks_waiting', { handler: 'a' })).toBe(2);
+  expect(valueOf(all, 'kit_oldest_waiting_seconds', { handler: 'a' })).toBe(60);
+  expect(valueOf(all, 'kit_handler_paused', { handler: 'a' })).toBe(1);
+});
+
+test('a handler that the store does not tell of in time costs its series, not the scrape', async () => {
+  ops.store.read.handlers = () => Promise.reject(new StoreError('busy', 'locked'));
+  const { status, text } = await ops.get('/metrics');
+  expect(status).toBe(200);
+  expect(text).toContain('kit_accepted_total 0');
+});
+
+test('the build and the process are named: version of the kit and of Node, memory, CPU, event loop', async () => {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  expect(valueOf(await samples(), 'kit_build_info', { version, node: process.versions.node })).toBe(1);
+  const { text } = await ops.get('/metrics');
+  for (const name of ['process_cpu_seconds_total', 'process_resident_memory_bytes', 'nodejs_eventloop_lag_p99_seconds'])
+    expect(text).toMatch(new RegExp(`^${name} [\\d.e-]+$`, 'm'));
 });

@@ -82,6 +82,35 @@ describe('events', () => {
   });
 });
 
+describe('selected events', () => {
+  test('may be changed with OPS_TOKEN only: a reader sees outcomes, but no box, and no question', async () => {
+    await kill(1);
+    const page = await ops.get('/events', LOOK);
+    expect(page.text).toContain('dead: answer');
+    for (const words of ['type="checkbox"', 'Run again']) expect(page.text).not.toContain(words);
+    expect((await submit('/events/selected/tasks', { event: 'c:1' }, LOOK)).status).toBe(403);
+    expect((await ops.get('/events', CHANGE)).text).toContain('Select c:1');
+  });
+
+  test('the question leads back to the list alone, and knows no other address', async () => {
+    await kill(1);
+    const ask = async (to: string) => (await submit('/events/selected/tasks', { event: 'c:1', to })).text;
+    expect(await ask('/events?state=dead')).toContain('<a href="/events?state=dead">Back');
+    for (const to of ['javascript:alert(1)', '//elsewhere.example'])
+      expect(await ask(to)).toContain('<a href="/events">Back');
+  });
+
+  test('the questions before dead letters are changed say how many, how fast, and what can repeat', async () => {
+    await kill(3);
+    const text = (await ops.get('/dead-letters', CHANGE)).text.replaceAll(/\s+/g, ' ');
+    expect(text).toContain(
+      'At most 3 tasks become due, in steps of 500; those that change meanwhile stay. Handlers run 32 at once at most',
+    );
+    expect(text).toContain('Calls to other systems can repeat');
+    expect(text).toContain('At most 3 tasks become skipped');
+  });
+});
+
 describe('one event', () => {
   test('has a page with its timeline from the first delivery to the end, and with its body masked', async () => {
     await deliver(ops, { cursor: '5' }, { cursor: '5' }, { cursor: '6' });

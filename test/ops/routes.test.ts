@@ -195,6 +195,7 @@ describe('GET /api/events', () => {
       copies: 0,
       flags: '',
       bytes: expect.any(Number),
+      outcomes: [],
     });
     expect(reply.text).not.toContain('message 4');
   });
@@ -449,6 +450,25 @@ describe('POST /api/tasks/retry', () => {
     ]);
   });
 
+  test('done tasks run again only if they are named, with the state', async () => {
+    const done = await end(ops, handler, 'done');
+    expect((await ops.post('/api/tasks/retry', { ids: [done] })).json()).toEqual({ retried: 0 });
+    expect((await ops.post('/api/tasks/retry', { ids: [done, ...dead], state: 'done' })).json()).toEqual({
+      retried: 1,
+    });
+    expect((await ops.store.read.status(ops.clock.time)).tasks).toMatchObject({ ready: 1, dead: 2, done: 0 });
+    assertClear(await ops.post('/api/tasks/discard', { ids: [done], state: 'done', reason: 'no' }), 400, 'run again');
+  });
+
+  test('tasks are selected by the time when their event was received', async () => {
+    const receivedBefore = new Date(ops.clock.time - 1_000).toISOString();
+    expect((await ops.post('/api/tasks/retry', { filter: { receivedBefore } })).json()).toEqual({ retried: 1 });
+    const late = tasksIn(await ops.get('/api/tasks?older-than=1h')).tasks;
+    ops.clock.time += 3_600_000;
+    expect([late.length, tasksIn(await ops.get('/api/tasks?older-than=1h')).tasks.length]).toEqual([0, 2]);
+    assertClear(await ops.get('/api/tasks?older-than=1w'), 400, 'must be a duration like 30m, 6h or 2d');
+  });
+
   test('leaves running tasks alone, and ignores unknown ids', async () => {
     const running = await claim(ops, handler);
     expect((await ops.post('/api/tasks/retry', { ids: [running ?? 0, 999_999] })).json()).toEqual({ retried: 0 });
@@ -463,6 +483,8 @@ describe('POST /api/tasks/retry', () => {
     ['both ids and filter', { ids: [1], filter: {} }, 'filter'],
     ['a filter with a field that is none', { filter: { handlers: 'a' } }, 'handlers'],
     ['a filter with a state that is none', { filter: { state: 'lost' } }, 'state'],
+    ['done tasks without ids', { filter: { state: 'done' } }, 'named by id'],
+    ['a state beside a filter', { filter: {}, state: 'done' }, 'state'],
     ['an array', [], 'ids'],
   ])('%s is 400, and the message says what is wrong', async (_, body, word) => {
     assertClear(await ops.post('/api/tasks/retry', body), 400, word);

@@ -155,8 +155,8 @@ test('further origins are removed with their events, weekly figures after the re
   const fanOut = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
   await file.store.work.turn({ now: clock.time, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
   await file.store.ingest.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
-  const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
-  for (let delay = 0; delay < 60_000;) delay = await pruner.step();
+  const prune = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
+  for (let delay = 0; delay < 60_000;) delay = await prune();
   expect(file.query('select cast(cursor as text) as cursor from events')).toEqual([{ cursor: '3' }]);
   expect(file.query<{ n: number }>('select count(*) as n from seen_by_origin')).toEqual([{ n: 1 }]);
   expect(await file.store.read.arrivals()).toMatchObject([{ origin: 'webhook', events: 1 }]);

@@ -6,7 +6,7 @@ import { createBudget } from '../../src/service/budget.ts';
 import { createService } from '../../src/service/service.ts';
 import { createConsole } from '../../src/tools/simulator/console.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
-import { askToVerify } from '../../src/admin/range.ts';
+import { verifyFrom } from '../../src/admin/range.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { failure, item, page, type Answer, type Lie, type Request } from './replay-server.ts';
 import {
@@ -162,7 +162,7 @@ describe('E20', () => {
     const { server, store, pass, clock } = await begin();
     server.lieAlways(filtered([95], 100));
     await pass(2 * INTERVAL_MS);
-    await askToVerify(store, '1' as Cursor, clock.now());
+    await verifyFrom(store, '1' as Cursor, clock.now());
     await pass(10 * INTERVAL_MS);
     expect(await store.state.get('verify')).toMatchObject({ state: 'done', types: [{ present: 1, missing: 0 }] });
   });

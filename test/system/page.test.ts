@@ -7,6 +7,7 @@ import { chromium, type Browser, type BrowserContextOptions, type Page } from 'p
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { fanOut, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/harness.ts';
+import { violations } from './axe.ts';
 import { CHROMIUM } from './chromium.ts';
 
 const SHOTS = process.env['PAGE_SHOTS'];
@@ -91,6 +92,7 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
           await expectWholeWords(page);
           expect(await page.evaluate('window.owned')).toBeUndefined();
           expect(await page.locator('main h1').count()).toBe(1);
+          expect(await violations(page), screen).toEqual([]);
           await shoot(page, `${state}-${screen}-${name}`);
           await page.context().close();
         }

@@ -1,15 +1,14 @@
 // Compares the service with what the kit assumes where the contract leaves something open (src/wire/README.md). Makes
 // five calls, which only read.
+import type { Config } from '../../config.ts';
 import { PageError, readPage, type Page } from '../../reconcile/page.ts';
 import { ServiceError } from '../../service/errors.ts';
 import type { Fetch } from '../../service/exchange.ts';
 import { readStream, type StreamNews } from '../../service/stream.ts';
 import { isBehind, parseCursor, type Cursor } from '../../wire/cursor.ts';
 import { REQUEST_ID } from '../../wire/headers.ts';
-import { ok, skipped, warning, type Check, type Context, type Finding } from './check.ts';
+import { ok, skipped, warning, type Check, type Finding } from './check.ts';
 import { call, NOT_SET, PATIENCE_MS } from './service.ts';
-
-type Config = Context['config'];
 
 /** The highest cursor. Probably no event has it. */
 const UNKNOWN = parseCursor('9223372036854775807') ?? null;

@@ -1,4 +1,5 @@
 // Checks of the service: the difference between the two clocks, the API key, and what the key may read.
+import type { Config } from '../../config.ts';
 import { ServiceError } from '../../service/errors.ts';
 import type { Fetch } from '../../service/exchange.ts';
 import type { Plain } from '../../service/operations.ts';
@@ -6,17 +7,7 @@ import { createService } from '../../service/service.ts';
 import { replayPage } from '../../service/shapes.ts';
 import { withStore } from '../lib/store.ts';
 import { failureOf, isDns, isTls } from '../lib/post.ts';
-import {
-  fault,
-  misconfigured,
-  ok,
-  skipped,
-  unreachable,
-  warning,
-  type Check,
-  type Context,
-  type Finding,
-} from './check.ts';
+import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 
 const WARN_SECONDS = 30;
 export const PATIENCE_MS = 5_000;
@@ -96,7 +87,7 @@ export const replay: Check = {
   },
 };
 
-export async function call(config: Context['config'], operation: string, request: Plain, fetch?: Fetch) {
+export async function call(config: Config, operation: string, request: Plain, fetch?: Fetch) {
   const { API_BASE_URL: baseUrl = '', API_KEY: apiKey = '' } = config;
   const service = createService({ baseUrl, apiKey, fetch, paid: false });
   try {

@@ -1,5 +1,6 @@
 // Checks of this machine, before anything runs: the runtime, the configuration, the shape of the secrets.
 import { readFileSync } from 'node:fs';
+import { orUndefined } from '../../base/errors.ts';
 import { filesForAll } from '../../base/secrets.ts';
 import { ConfigError, loadConfig, type Env } from '../../config.ts';
 import { misconfigured, ok, warning, type Check } from './check.ts';
@@ -63,12 +64,8 @@ export const secrets: Check = {
 
 function textOf(env: Env): string | undefined {
   const path = env['WEBHOOK_SECRET_FILE'];
-  try {
-    // The newline at the end of a file is not part of the secret.
-    return env['WEBHOOK_SECRET'] ?? (path === undefined ? path : readFileSync(path, 'utf8').replace(/\r?\n$/, ''));
-  } catch {
-    return undefined;
-  }
+  // The newline at the end of a file is not part of the secret.
+  return env['WEBHOOK_SECRET'] ?? orUndefined(() => readFileSync(path ?? '', 'utf8').replace(/\r?\n$/, ''));
 }
 
 const behindPrefix = (raw: string): string => raw.replaceAll(/[\s"'`]/g, '').replace(/^whsec_/, '');

@@ -1,17 +1,10 @@
 // Checks of the store: its folder, its file, its free space, and whether the running receiver has the same file open.
-import {
-  accessSync,
-  constants,
-  existsSync,
-  readdirSync,
-  readlinkSync,
-  realpathSync,
-  statfsSync,
-  statSync,
-} from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { orUndefined } from '../../base/errors.ts';
 import { startOf } from '../../base/process-start.ts';
-import { networkOf } from '../../store/sqlite/folder.ts';
+import { sizeOf } from '../../store/sqlite/file-identity.ts';
+import { freeBytesOf, networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/processes.ts';
 import type { Alarm } from '../../store/read.ts';
 import { readiness, withStore } from '../lib/store.ts';
@@ -32,13 +25,12 @@ export const folder: Check = {
     const at = dirname(storePath);
     if (!existsSync(at)) return misconfigured(`${at} does not exist`, 'start the receiver once, or fix DATABASE_URL');
     const files = [at, storePath, `${storePath}-wal`, `${storePath}-shm`].filter((path) => existsSync(path));
-    const closed = files.find((path) => orNone(() => accessSync(path, constants.W_OK) ?? true) === undefined);
+    const closed = files.find((path) => orUndefined(() => accessSync(path, constants.W_OK) ?? true) === undefined);
     if (closed)
       return misconfigured(`${closed} is not writable for this user`, 'give it to the user that runs the kit');
     const network = networkOf(at);
     if (network) return misconfigured(`${at} is on ${network}`, 'SQLite needs a local disk: set DATABASE_URL to one');
-    const { bavail, bsize } = statfsSync(at);
-    const free = bavail * bsize;
+    const free = freeBytesOf(storePath);
     const room = `${Math.round(free / MB)} MB are free on its disk`;
     const remedy = 'free space, or keep less: RETENTION_DAYS, PAYLOAD_RETENTION_DAYS';
     if (free < LEAST_FREE.fault) return fault(room, remedy);
@@ -75,7 +67,7 @@ export const file: Check = {
       await store.state.note({});
       return (await store.processes.list()).find(({ role }) => role === 'receive');
     }, config);
-    const log = statSync(`${storePath}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+    const log = sizeOf(`${storePath}-wal`);
     const size = `its log has ${(log / MB).toFixed(1)} MB`;
     return [
       ok(`${storePath}: of this kit and version, synchronous FULL, ${size}`),
@@ -113,8 +105,8 @@ function warningOf({ name, detail }: Alarm): Finding {
 /** Finds a process that still has the replaced or deleted file open. Until it ends, the new file must not be opened. */
 function strayOf(path: string, suffix: '' | '-wal'): string | undefined {
   const real = join(realpathSync(dirname(path)), basename(path)) + suffix;
-  return orNone(() => readdirSync('/proc'))?.find((pid) => {
-    const links = fdsOf(pid).map((fd) => orNone(() => readlinkSync(fd)));
+  return orUndefined(() => readdirSync('/proc'))?.find((pid) => {
+    const links = fdsOf(pid).map((fd) => orUndefined(() => readlinkSync(fd)));
     return links.includes(`${real} (deleted)`) && !links.includes(real);
   });
 }
@@ -127,21 +119,12 @@ function judgeOpen(path: string, receiver: Process | undefined): Finding {
   const fds = fdsOf(String(pid));
   if (fds.length === 0) return skipped(`what process ${pid} has open is not visible to this user`);
   const { ino, dev } = statSync(path);
-  const open = fds.map((fd) => orNone(() => statSync(fd)));
+  const open = fds.map((fd) => orUndefined(() => statSync(fd)));
   return open.some((one) => one?.ino === ino && one.dev === dev)
     ? ok(`process ${pid}, which receives, has this very file open`)
     : fault(`process ${pid}, which receives, has another file open`, 'start the kit again: its store was replaced');
 }
 
 function fdsOf(pid: string): string[] {
-  return orNone(() => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`)) ?? [];
-}
-
-/** Undefined if the file is gone, or if the file system refuses. */
-function orNone<Result>(look: () => Result): Result | undefined {
-  try {
-    return look();
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`)) ?? [];
 }

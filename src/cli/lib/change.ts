@@ -50,12 +50,12 @@ export async function change(action: Action, args: string[]): Promise<number> {
   if (json) printJson({ [CHANGED[action]]: moved, left });
   else if (left > 0)
     return fail(`stopped: ${count(moved, 'task')} ${become}, ${left} are left: run the same command again`);
-  else if (moved === 0 && done.length === 0) fail(`no task matched that is ${states}: npx kit tasks lists them`);
+  else if (moved === 0 && done.length === 0)
+    fail(`no task matched that is ${again ? 'done, with the body of its event' : states}: npx kit tasks lists them`);
   else {
     const others = moved - waiting.reduce((sum, { tasks }) => sum + tasks, 0);
     if (others > 0) print(`${count(others, 'task')} ${become}`);
   }
-  if (again && moved < done.length) fail(`${count(done.length - moved, 'task')} left: the body of the event is gone`);
   if (!again && done.length > 0)
     fail(`${count(done.length, 'task')} done already: npx kit retry ${done.join(' ')} --state done. ${REPEATS}`);
   for (const { name, tasks } of waiting)

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { iso } from '../../base/clock.ts';
+import { orUndefined } from '../../base/errors.ts';
 import { nearestField } from '../../run/did-you-mean.ts';
 import { exampleOf, typeOf } from '../../wire/event-map.ts';
 import { parseCursor } from '../../wire/cursor.ts';
@@ -114,12 +115,9 @@ function valueOf(type: string, data: JsonObject, field: string, text: string): u
 
 /** Parses JSON, or returns the text. Digits that a number would round also stay text. */
 function jsonOf(text: string): unknown {
-  try {
-    const value: unknown = JSON.parse(text);
-    return Number.isInteger(value) && !Number.isSafeInteger(value) ? text : value;
-  } catch {
-    return text;
-  }
+  const value = orUndefined(() => JSON.parse(text) as unknown);
+  const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value);
+  return value === undefined || isRounded ? text : value;
 }
 
 /** The message names the field, the event type and the option. It leaves out the value, which may be personal. */

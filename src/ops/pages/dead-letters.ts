@@ -2,6 +2,7 @@
 import type { DeadGroup, ShownTask } from '../../store/read.ts';
 import type { Job } from '../../admin/jobs.ts';
 import { keyLink, why } from './events.ts';
+import { discardWords, retryWords } from './selected.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, code, confirm, count, figures, hidden, reason, table, time } from './shell/parts.ts';
 
@@ -14,13 +15,14 @@ export interface LettersPage {
   tasks: ShownTask[] | undefined;
   next: number | null;
   jobs: Job[];
+  concurrency: number;
   /** The number of ready tasks: each waits until it can run, or for its next attempt. */
   waiting: number;
   now: number;
 }
 
 export function lettersScreen(
-  { dead, groups, handler, tasks, next, jobs, waiting, now }: LettersPage,
+  { dead, groups, handler, tasks, next, jobs, waiting, now, concurrency }: LettersPage,
   mayChange: boolean,
 ): Html {
   const [group] = groups;
@@ -34,7 +36,7 @@ export function lettersScreen(
   return html`${jobs.map((job) => jobOf(job, mayChange))}
     ${tasks || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
     ${dead === 0 || one ? null : html`<p><strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.</p>`}
-    ${one ? sample(one) : null} ${mayChange && dead > 0 ? fix(which, dead, now) : null}
+    ${one ? sample(one) : null} ${mayChange && dead > 0 ? fix(which, dead, now, concurrency) : null}
     ${
       one
         ? letters(tasks ?? [], one, next, mayChange)
@@ -54,7 +56,7 @@ export function lettersScreen(
               : 'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
           )
     }
-    ${one || handler !== undefined || waiting === 0 ? null : awaiting(waiting, mayChange, now)}
+    ${one || handler !== undefined || waiting === 0 ? null : awaiting(waiting, mayChange, now, concurrency)}
     <p class="soft">
       Causes are errors without numbers, ids and quotes, but with codes; the 200 largest are shown, their first time is
       since they were last empty. Retried tasks run in the order of their lanes, with a new budget of attempts.
@@ -119,7 +121,7 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
 }
 
 /** Offers to run waiting tasks at once, for example after their handler was fixed. */
-function awaiting(waiting: number, mayChange: boolean, now: number): Html {
+function awaiting(waiting: number, mayChange: boolean, now: number, concurrency: number): Html {
   return html`<h2>Not dead yet</h2>
     <p>
       <strong>${count(waiting)}</strong> ${waiting === 1 ? 'task waits' : 'tasks wait'} for their turn or for a retry
@@ -128,19 +130,19 @@ function awaiting(waiting: number, mayChange: boolean, now: number): Html {
     ${
       mayChange
         ? html`<div class="fix">
-            ${confirm('retry-waiting', 'Retry waiting tasks', action('/dead-letters/retry', `Retry ${waiting === 1 ? 'it' : `all ${count(waiting)}`} now`, html`${hidden('state', 'ready')} ${hidden('at', now)}`))}
+            ${confirm('retry-waiting', 'Retry waiting tasks', html`${retryWords(waiting, concurrency)} ${action('/dead-letters/retry', `Retry ${waiting === 1 ? 'it' : `all ${count(waiting)}`} now`, html`${hidden('state', 'ready')} ${hidden('at', now)}`)}`)}
           </div>`
         : null
     }`;
 }
 
 /** `which` selects the tasks. The forms act on those that the page shows, not on those that die later. */
-function fix(which: Html, dead: number, now: number): Html {
+function fix(which: Html, dead: number, now: number, concurrency: number): Html {
   const all = dead === 1 ? 'it' : `all ${count(dead)}`;
   const these = html`${which} ${hidden('at', now)} ${hidden('count', dead)}`;
   const discard = html`${these} ${reason('reason-all')}`;
   return html`<div class="fix">
-    ${confirm('retry-all', `Retry ${all}`, action('/dead-letters/retry', `Retry ${all} now`, these))}
-    ${confirm('discard-all', `Discard ${all}`, action('/dead-letters/discard', `Discard ${all} for good`, discard, 'bad'))}
+    ${confirm('retry-all', `Retry ${all}`, html`${retryWords(dead, concurrency)} ${action('/dead-letters/retry', `Retry ${all} now`, these)}`)}
+    ${confirm('discard-all', `Discard ${all}`, html`${discardWords(dead)} ${action('/dead-letters/discard', `Discard ${all} for good`, discard, 'bad')}`)}
   </div>`;
 }

@@ -1,6 +1,7 @@
 // The screen of one event: timeline, tasks with their neighbours in the lane, and body. Pure functions without HTTP.
 import { iso } from '../../base/clock.ts';
 import { CONFLICTS, type ShownTask } from '../../store/read.ts';
+import { REPEATS } from '../../admin/tasks.ts';
 import { NOT_KEPT, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
 import type { Copies } from '../../admin/copies.ts';
 import { keyLink, linkOf, whole, why } from './events.ts';
@@ -53,7 +54,7 @@ export function eventScreen(
         task.attempts,
         code(task.lane),
         time(task.dueAt),
-        may.change && ['dead', 'skipped', 'ready'].includes(task.state) ? fixTask(task) : '',
+        may.change ? fixTask(task) : '',
       ]),
       'No task: no handler was there for its type, it was erased before, or run has not read it yet.',
     )}
@@ -117,6 +118,13 @@ function inShape(key: string, masked: string, mayReveal: boolean): Html {
 
 function fixTask(task: ShownTask): Html {
   const ids = html`${hidden('id', task.id)} ${hidden('to', linkOf(task.key))}`;
+  if (task.state === 'done')
+    return html`<details id="again-${task.id}">
+      <summary>Run again</summary>
+      <p>${REPEATS}</p>
+      ${action('/dead-letters/retry', 'Run it again', html`${ids} ${hidden('state', 'done')}`)}
+    </details>`;
+  if (!['dead', 'skipped', 'ready'].includes(task.state)) return html``;
   return html`${action('/dead-letters/retry', 'Retry', ids)}
   ${
     task.state === 'skipped'

@@ -1,17 +1,24 @@
 // The list of events with its search form. Pure functions without HTTP.
 import { iso } from '../../base/clock.ts';
-import type { EventFilter, ShownEvent } from '../../store/read.ts';
+import type { EventFilter, ListedEvent, Offers } from '../../store/read.ts';
 import { origin, taskState } from '../../admin/filters.ts';
+import { outcomesOf } from '../../admin/outcomes.ts';
 import { html, type Html } from './shell/html.ts';
-import { action, code, table, time } from './shell/parts.ts';
+import { action, code, hidden, table, time } from './shell/parts.ts';
 
 export interface EventsPage {
   filter: EventFilter;
-  events: ShownEvent[];
+  offers: Offers;
+  events: ListedEvent[];
+  /** Whether every event of this page is selected. */
+  all: boolean;
   next: number | null;
 }
 
-export function eventsScreen({ filter, events, next }: EventsPage, revealing: boolean): Html {
+export function eventsScreen(
+  { filter, offers, events, all, next }: EventsPage,
+  may: { change: boolean; reveal: boolean },
+): Html {
   const { limit: _, before, ...asked } = filter;
   const query = queryOf(asked);
   const empty =
@@ -20,21 +27,17 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
       : query || before
         ? html`No event matches. <a href="/events">All events</a>`
         : 'No event has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
-  return html`<form method="get" action="/events" class="filters" role="search">
-      ${field('q', 'Search', asked.q, 'key, id, message id')} ${field('type', 'Type', asked.type)}
-      ${field('session', 'Session', asked.session)} ${choice('origin', 'Origin', origin.options, asked.origin)}
-      ${field('handler', 'Handler', asked.handler)} ${choice('state', 'Task', taskState.options, asked.state)}
-      ${choice('contradicted', 'Contradicted', ['yes'], asked.contradicted ? 'yes' : undefined)}
-      ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
-      <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
-    </form>
+  return html`${filters(asked, offers, query !== '')}
+    ${may.change && events.length > 0 ? selection(queryOf({ ...asked, before }), all) : null}
     ${table(
       'Events, newest first',
-      ['received', 'key', 'type', 'session', 'origin', '#again'],
+      [...(may.change ? [''] : []), 'received', 'key', 'type', 'outcome', 'session', 'origin', '#again'],
       events.map((event) => [
+        ...(may.change ? [checkbox(event.key, all)] : []),
         time(iso(event.receivedAt)),
         keyLink(event.key),
         code(event.type),
+        outcome(event),
         event.sessionId === null
           ? null
           : html`<a href="/events?session=${encodeURIComponent(event.sessionId)}">${code(event.sessionId)}</a>`,
@@ -42,16 +45,61 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
         event.copies,
       ]),
       empty,
+      ['again', 'origin', 'session'],
     )}
     <p class="pager">
       ${before === undefined ? null : html`<a href="/events${query}">Newest</a>`}
       ${next === null ? null : html`<a href="/events${queryOf({ ...asked, before: next })}">Older</a>`}
       <a href="/events.ndjson${query}">Export all that match (NDJSON)</a>
     </p>
-    ${revealing ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
+    ${may.reveal ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
     <p class="soft">
       A page looks through 10,000 events at most, or 5,000 if it searches the data for a message id. “Older” goes on.
     </p>`;
+}
+
+function filters(asked: Partial<EventFilter>, { types, sessions, handlers }: Offers, isSet: boolean): Html {
+  return html`<details class="fold" id="filters" ${isSet ? html`open` : null}>
+    <summary>Filters</summary>
+    <form method="get" action="/events" class="filters" role="search">
+      ${field('q', 'Search', asked.q, 'key, id, message id')} ${choice('type', 'Type', types, asked.type)}
+      ${field('session', 'Session', asked.session, '', 'sessions')}
+      <datalist id="sessions">${sessions.map((one) => html`<option value="${one}"></option>`)}</datalist>
+      ${choice('origin', 'Origin', origin.options, asked.origin)}
+      ${choice('handler', 'Handler', handlers, asked.handler)}
+      ${choice('state', 'Task', taskState.options, asked.state)}
+      ${choice('contradicted', 'Contradicted', ['yes'], asked.contradicted ? 'yes' : undefined)}
+      ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
+      <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
+    </form>
+  </details>`;
+}
+
+/** The form of the checkboxes. It leads to a page that asks before anything changes. */
+function selection(query: string, all: boolean): Html {
+  const every = all
+    ? html`<a href="/events${query}">Select none</a>`
+    : html`<a href="/events${query}${query ? '&' : '?'}select=all">Select all on this page</a>`;
+  return html`<form id="selected" class="row selection" method="post" action="/events/selected/tasks">
+    ${hidden('to', `/events${query}`)} ${every} <button name="action" value="retry">Run again…</button>
+    <button name="action" value="discard">Discard waiting…</button>
+  </form>`;
+}
+
+function checkbox(key: string, checked: boolean): Html {
+  return html`<input
+    type="checkbox"
+    form="selected"
+    name="event"
+    value="${key}"
+    aria-label="Select ${key}"
+    ${checked ? html`checked` : null}
+  />`;
+}
+
+function outcome(event: ListedEvent): Html {
+  const all = outcomesOf(event).map(({ state, words }) => html`<span class="state ${state}">${words}</span> `);
+  return all.length > 0 ? html`${all}` : html`<span class="none">no task</span>`;
 }
 
 export function linkOf(key: string): string {
@@ -75,18 +123,28 @@ export function whole(text: string): Html {
   return html`<span class="whole">${text}</span>`;
 }
 
-function field(name: string, label: string, value: string | undefined, hint = ''): Html {
+/** `list`: the id of the values that it offers. */
+function field(name: string, label: string, value: string | undefined, hint = '', list = ''): Html {
   return html`<label
-    >${label} <input name="${name}" value="${value ?? ''}" placeholder="${hint}" maxlength="200" autocomplete="off"
+    >${label}
+    <input
+      name="${name}"
+      value="${value ?? ''}"
+      placeholder="${hint}"
+      list="${list}"
+      maxlength="200"
+      autocomplete="off"
   /></label>`;
 }
 
+/** The value is offered even if it is not among the options, so that an address keeps its meaning. */
 function choice(name: string, label: string, options: string[], value: string | undefined): Html {
+  const offered = value === undefined || options.includes(value) ? options : [value, ...options];
   return html`<label
     >${label}
     <select name="${name}">
       <option value="">any</option>
-      ${options.map((one) => html`<option ${one === value ? html`selected` : null}>${one}</option>`)}
+      ${offered.map((one) => html`<option ${one === value ? html`selected` : null}>${one}</option>`)}
     </select></label
   >`;
 }

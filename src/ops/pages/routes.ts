@@ -19,14 +19,18 @@ import { AGES, handlerScreen } from './handler.ts';
 import { handlersScreen } from './handlers.ts';
 import { overview } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
+import { selectedScreen } from './selected.ts';
 import { quarantined, refused, reread } from './refused.ts';
 import { besides, rangeOf, samplesOf } from './samples.ts';
+import { runbookScreen } from './runbook.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
 import type { Html } from './shell/html.ts';
 import { count } from './shell/parts.ts';
 
 /** The maximum of quarantined rows that the page shows and that one click reads again. */
 const QUARANTINE = 200;
+/** As many events as a page of the list can have. */
+const MOST_SELECTED = 500;
 const LANES = 8;
 /** The maximum of causes that the screen of a handler shows. */
 const CAUSES = 20;
@@ -41,6 +45,7 @@ export function addPages(context: OpsContext): Frame['lost'] {
   addDeadLetters(frame, context);
   addReconciliation(frame, context);
   addRefused(frame, context);
+  frame.screen('/runbook', 'Runbook', async () => runbookScreen());
   return frame.lost;
 }
 
@@ -69,7 +74,7 @@ function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsConte
     return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
   };
   screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
-  screen(`${path}/:name`, { param: 'name' }, async (visit) => {
+  screen(`${path}/:name`, ':name', async (visit) => {
     const { ctx, now, reads, mayChange } = visit;
     const rows = await rowsOf(visit);
     const handler = rows.handlers.find(({ name }) => name === named(ctx));
@@ -100,10 +105,21 @@ function waitingBefore(handler: string, receivedBefore: number): TaskFilter {
   return { state: 'ready', handler, receivedBefore };
 }
 
-function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsContext): void {
-  screen('/events', 'Events', async ({ ctx, now, mayReveal }) => {
+function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, concurrency }: OpsContext): void {
+  screen('/events', 'Events', async ({ ctx, now, mayChange, mayReveal }) => {
     const filter = eventFilterOf(ctx.query);
-    return eventsScreen({ filter, ...(await store.read.events(filter, now)) }, mayReveal);
+    const [page, offers] = [await store.read.events(filter, now), await store.read.offers()];
+    const all = ctx.query['select'] === 'all';
+    return eventsScreen({ filter, offers, all, ...page }, { change: mayChange, reveal: mayReveal });
+  });
+  ask('/events/selected/tasks', 'Selected events', async ({ now, reads }, form) => {
+    const keys = form.getAll('event').slice(0, MOST_SELECTED);
+    const found = [];
+    for (const key of keys) found.push((await reads.event(key, now))?.tasks ?? []);
+    const action = form.get('action') === 'discard' ? 'discard' : 'retry';
+    const from = form.get('to') ?? '';
+    const to = from.startsWith('/events') ? from : '/events';
+    return selectedScreen({ action, events: keys.length, tasks: found.flat(), to, now, concurrency });
   });
   download('/events.ndjson', (ctx, bodies) => {
     ctx.attachment('events.ndjson');
@@ -128,13 +144,13 @@ function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsCon
   reveal('/events/:key/body', 'Event', (visit) => one(visit, true));
 }
 
-function addDeadLetters({ screen, change }: Frame, { jobs }: OpsContext): void {
+function addDeadLetters({ screen, change }: Frame, { jobs, concurrency }: OpsContext): void {
   const path = '/dead-letters';
   screen(path, 'Dead letters', async ({ ctx, now, status, reads, mayChange }) => {
     const { handler, group, before, limit } = taskFilterOf(ctx.query, now);
     const found = await reads.groups({ handler, id: group, limit: GROUPS });
     const page = group === undefined ? undefined : await reads.tasks({ group, before, limit }, now);
-    const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
+    const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3), concurrency };
     return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready, now }, mayChange);
   });
   const begin = async (action: Action, form: URLSearchParams): Promise<string> => {
@@ -153,8 +169,9 @@ function addDeadLetters({ screen, change }: Frame, { jobs }: OpsContext): void {
 
 /** The tasks that a form selects. A form without a selection selects none. */
 function chosen(form: URLSearchParams): TaskFilter {
-  const [id, group, handler] = [form.get('id'), form.get('group'), form.get('handler')];
-  if (id !== null) return { ids: [Number(id)] };
+  const [ids, group, handler] = [form.getAll('id'), form.get('group'), form.get('handler')];
+  const done = form.get('state') === 'done' ? 'done' : undefined;
+  if (ids.length > 0) return { ids: ids.flatMap((list) => list.split(',').map((id) => Number(id) || 0)), state: done };
   if (group !== null) return { state: 'dead', group: Number(group) };
   if (handler !== null) return { state: 'dead', handler };
   const state = form.get('state');

@@ -6,7 +6,7 @@ import type { LaneCore } from './lanes.ts';
 import { LOOKS } from './strict-order.ts';
 
 export function startClaiming(core: LaneCore, turn: Turn) {
-  const { room, handlers, limits, chains, reruns: most = room, now } = turn;
+  const { room, handlers, limits, reruns: most = room, now } = turn;
   const left = new Map(limits);
   let places = most;
   let claimed = 0;
@@ -18,16 +18,7 @@ export function startClaiming(core: LaneCore, turn: Turn) {
     /** What the store must read. `singles`: due tasks that wait for no other, the oldest first. */
     wants(singles: Ask['singles']): Want[] {
       const free = room - claimed;
-      return core.wants({
-        now,
-        room: free,
-        handlers,
-        limits: left,
-        reruns: Math.min(places, free),
-        chains,
-        looks,
-        singles,
-      });
+      return core.wants({ ...turn, room: free, limits: left, reruns: Math.min(places, free), looks, singles });
     },
     /** What the store must write: tasks that are claimed, in this order, and tasks that step aside. */
     take(heads: Heads[]): Taken {

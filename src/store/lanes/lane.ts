@@ -1,13 +1,9 @@
 // A lane in memory, and what the store says of it.
-import type { Room } from './shares.ts';
+import type { Claim, Turn } from '../work.ts';
 import type { StrictLane } from './strict-order.ts';
 import type { Waiting } from './waiting.ts';
 
-/** Shared by the claims of a lane. `recalled`: claims that have not begun go back, because the lane's order changed. */
-export interface Chain {
-  recalled: boolean;
-  until?: number;
-}
+export type Chain = Claim['chain'];
 
 export interface Lane extends StrictLane {
   key: string;
@@ -61,12 +57,11 @@ export interface Heads {
   earliest: number | null;
 }
 
-export interface Ask extends Room {
-  now: number;
+export type Room = Pick<Turn, 'room' | 'handlers' | 'limits' | 'reruns'>;
+
+export interface Ask extends Room, Pick<Turn, 'now' | 'chains'> {
   /** Maximum number of lanes to look at. */
   looks: number;
-  /** Maximum number of tasks of one lane, by handler id. Default: 1. */
-  chains?: Map<number, number> | undefined;
   /** Due tasks that wait for no other, the oldest first. */
   singles: (handler: number, rerun: boolean, most: number) => Waiting[];
 }

@@ -5,7 +5,7 @@ import { createKnownTasks } from './known-tasks.ts';
 import { keyOf, newLane, waits, type Ask, type Heads, type Lane, type LaneRow, type Taken, type Want } from './lane.ts';
 import { createNextTasks } from './next-tasks.ts';
 import { chainLengths, shareOut, type Pick } from './shares.ts';
-import { createStrictOrder, type Facts, type StrictPlace, type StrictRow } from './strict-order.ts';
+import { createStrictOrder, type Facts, type StrictRow } from './strict-order.ts';
 import type { Waiting } from './waiting.ts';
 
 /** Maximum number of idle lanes in memory, kept so that new tasks find their lane by its name. */
@@ -95,6 +95,7 @@ export function createLaneCore() {
   }
 
   return {
+    strictOrder,
     forget,
     /** `working`: the number of claims of the lane in the store. Its tasks are read again when it may run. */
     learn(row: LaneRow, working: number, now: number) {
@@ -162,13 +163,12 @@ export function createLaneCore() {
       }
       if (lane.working === 0) schedule(lane, waits(lane) ? now : null);
     },
-    /** Follows the watermark. The store then reads what `strictWants` says. */
+    /** Follows the watermark. The store then reads what `strictOrder.wants` says. */
     follow(facts: Facts, now: number) {
       const before = strictOrder.watermark();
       strictOrder.follow(facts, (lane) => wake(lane, now));
       if (strictOrder.watermark() > before) releasePassed(now);
     },
-    strictWants: (): StrictPlace | null => strictOrder.wants(),
     strictFound(rows: StrictRow[], now: number) {
       strictOrder.found(
         rows,
@@ -176,11 +176,6 @@ export function createLaneCore() {
         (lane) => wake(lane, now),
       );
     },
-    strictCountIn: () => strictOrder.countIn(),
-    strictCounted: (tasks: number): void => strictOrder.counted(tasks),
-    unproven: (): number => strictOrder.waiting(),
-    releasedUnproven: () => strictOrder.released(),
-    strictChanged: (): void => strictOrder.invalidate(),
     /** Phase one: chooses lanes by fair shares, and says what the store must read of them. */
     wants({ now, looks, singles, chains = new Map(), ...room }: Ask): Want[] {
       let left = looks;
@@ -198,9 +193,7 @@ export function createLaneCore() {
           return due;
         },
       });
-      const reruns = (room.reruns ?? room.room) - shared.reruns;
-      const lengths = chainLengths(shared.picks, { room: room.room, chains, left: shared.left, reruns });
-      chosen = { picks: shared.picks, lengths };
+      chosen = { picks: shared.picks, lengths: chainLengths(shared, room.room, chains) };
       return [...chosen.lengths].flatMap(([lane, most]) => nextTasks.wantOf(lane, most) ?? []);
     },
     /** Phase two: who runs, now that the store has read the lanes. */
@@ -238,7 +231,6 @@ export function createLaneCore() {
     finishedOf: (id: number): bigint | null => lanes.get(id)?.finished ?? null,
     highestOf: (handler: number): bigint | null => highest.get(handler) ?? null,
     knowHighest: (handler: number, cursor: bigint): void => void highest.set(handler, cursor),
-    watermark: (): bigint => strictOrder.watermark(),
     /** When the next lane of the handler may run. Null: none waits for a time. */
     nextAt: (handler: number, reruns: boolean): number | null =>
       strictOrder.unfinished() ? 0 : queueOf(handler, reruns).nextAt(),

@@ -1,14 +1,6 @@
 // Fair shares: how many tasks each handler may claim in a turn. Handlers take turns, so the backlog of one does not
 // delay another. Reruns take the places that are left.
-export interface Room {
-  /** The maximum number of tasks to claim. */
-  room: number;
-  handlers: number[];
-  /** Maximum number of claims, by handler id. */
-  limits?: Map<number, number> | undefined;
-  /** Maximum number of claims for reruns; default: `room`. */
-  reruns?: number | undefined;
-}
+import type { Room } from './lane.ts';
 
 /** What one handler gets: lanes, each with its first task, then tasks that wait for no other. */
 export interface Pick<Lane, Single> {
@@ -24,17 +16,24 @@ export interface Candidates<Lane, Single> {
   singles(handler: number, rerun: boolean, most: number): Single[];
 }
 
+export interface Shared<Lane, Single> {
+  picks: Pick<Lane, Single>[];
+  /** What is left of `limits` and of `reruns`. */
+  left: Map<number, number>;
+  reruns: number;
+}
+
 /** `round`: the number of earlier turns that claimed anything. It decides which handler is first. */
 export function shareOut<Lane, Single>(
   { room, handlers, limits, reruns = room }: Room,
   round: number,
   candidates: Candidates<Lane, Single>,
-): { picks: Pick<Lane, Single>[]; left: Map<number, number>; reruns: number } {
+): Shared<Lane, Single> {
   const left = new Map(limits);
   const picks: Pick<Lane, Single>[] = [];
   const taken = share(room, false);
   const again = share(Math.min(room - taken, reruns), true);
-  return { picks, left, reruns: again };
+  return { picks, left, reruns: reruns - again };
 
   function share(places: number, rerun: boolean): number {
     let used = 0;
@@ -65,13 +64,9 @@ export function shareOut<Lane, Single>(
 
 /** Places that a turn leaves make chains: each lane of a handler may run the same number of tasks in a row. */
 export function chainLengths<Lane>(
-  picks: Pick<Lane, unknown>[],
-  {
-    room,
-    chains,
-    left,
-    reruns,
-  }: { room: number; chains: Map<number, number>; left: Map<number, number>; reruns: number },
+  { picks, left, reruns }: Shared<Lane, unknown>,
+  room: number,
+  chains: Map<number, number>,
 ): Map<Lane, number> {
   const lengths = new Map<Lane, number>();
   let free = room - picks.reduce((sum, { lanes, singles }) => sum + lanes.length + singles.length, 0);

@@ -1,5 +1,4 @@
 // Assembles the roles of the store on one session.
-import type { Roles } from '../store.ts';
 import { createErase } from './admin/erase.ts';
 import { createMove } from './admin/move.ts';
 import { createPause } from './admin/pause.ts';
@@ -17,12 +16,7 @@ import { createProcessStore } from './work/processes.ts';
 import { createWorkStore } from './work/tasks.ts';
 
 /** What has to do with files, or with several instances, is the database's own. */
-export type SqlRoles = Omit<Roles, 'ingest' | 'processes'> & {
-  ingest: Pick<Roles['ingest'], 'accept'>;
-  processes: Omit<Roles['processes'], 'settle' | 'lead' | 'resign' | 'leave' | 'instances'>;
-};
-
-export function assembleRoles(session: Session, options: IngestOptions & Upkeep): SqlRoles {
+export function assembleRoles(session: Session, options: IngestOptions & Upkeep) {
   const { accept, readmit, note } = createIngest(session, options);
   const { failingHeads, ...reading } = createReadStore(session);
   const { brokenHandlers, ...processes } = createProcessStore(session);

@@ -1,8 +1,9 @@
 // Copies the content of a file that was replaced while it was open. admin/backup.ts makes and restores other copies.
+import { randomUUID } from 'node:crypto';
 import { closeSync, openSync, renameSync, rmSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import type { Connection } from './connection.ts';
-import { newId, sync } from './file-identity.ts';
+import { sync } from './file-identity.ts';
 
 /** The unfinished copy, named after this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
@@ -15,7 +16,7 @@ export function makeOwn(copy: string): void {
   const db = new Database(copy);
   try {
     db.exec('delete from processes');
-    db.prepare('update store set id = ?').run(newId());
+    db.prepare('update store set id = ?').run(randomUUID());
   } finally {
     db.close();
   }

@@ -1,7 +1,7 @@
 // SQLite as the roles of the store see it. Every statement runs at once: a transaction ends before the next timer or I/O
 // of this process.
 import Database from 'better-sqlite3';
-import type { Database as AnyDatabase, Dialect, Insert, OwnTables } from '../sql/session.ts';
+import type { Database as AnyDatabase, Dialect, OwnTables } from '../sql/session.ts';
 import { changesOf, READS } from '../sql/work/tx.ts';
 import type { SqlRow, SqlValue } from '../work.ts';
 import { createBulkInsert } from './bulk.ts';
@@ -72,15 +72,7 @@ export function createDatabase(db: Connection, path: string): AnyDatabase {
     dialect: SQLITE,
     statement: <Row>(sql: string) => prepared(db.prepare<unknown[], Row>(sql)),
     value: <Result>(sql: string) => prepared(db.prepare<unknown[], Result>(sql).pluck()),
-    insertAll({ into, columns, conflict = '' }: Insert) {
-      const names = Object.keys(columns);
-      const insert = createBulkInsert(db, {
-        into: `insert into ${into} (${names.join()})`,
-        row: `(${names.map(() => '?').join()})`,
-        conflict,
-      });
-      return async (rows) => insert(rows);
-    },
+    insertAll: (insert) => createBulkInsert(db, insert),
     write,
     inTransaction: () => db.inTransaction,
     own: ownTablesOf(db),

@@ -1,7 +1,6 @@
 // Makes sure that a WAL is applied only to its own store. SQLite matches them by name alone, so a replaced file would
 // get the old WAL. A store therefore has an id in the file, and a mark: a small file beside it with the id and the last
 // inodes.
-import { randomUUID } from 'node:crypto';
 import {
   chownSync,
   closeSync,
@@ -31,8 +30,6 @@ export interface Mark {
   /** The owner's process id. */
   pid: number;
 }
-
-export const newId = (): string => randomUUID();
 
 /** Device and inode; undefined if there is no file. */
 export function inodeOf(path: string): string | undefined {
@@ -158,7 +155,7 @@ function gone(path: string): StoreError {
   );
 }
 
-function sizeOf(path: string): number {
+export function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 

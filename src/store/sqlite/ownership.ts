@@ -1,10 +1,10 @@
 // Makes this process the only owner of a store. It takes the lock, opens the file only if nobody has replaced it,
 // and ends processes that an older owner left running. Before anything else is written, commits that an older owner
 // could not sync are copied from the WAL into the file.
-import { statSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
 import { startOf } from '../../base/process-start.ts';
 import { guarded } from './fault.ts';
-import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from './file-identity.ts';
+import { inodeOf, readMark, requireSame, requireUnharmed, sizeOf, writeMark } from './file-identity.ts';
 import { lockStore } from './lock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
 import { START_MS, type Taken, type TakeOptions } from '../site.ts';
@@ -19,7 +19,7 @@ export async function own(path: string, { moving, ...options }: TakeOptions): Pr
   try {
     const here = readMark(path)?.file === inodeOf(path);
     guarded(() => requireSame(path), path);
-    const logged = (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+    const logged = sizeOf(`${path}-wal`) > 0;
     store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
     await refuseMoved(store, path, moving);
     const left = await endOthers(store, path, here);
@@ -73,7 +73,7 @@ async function forget(store: Store, roles: string[]): Promise<void> {
  */
 async function renew(store: Store, path: string): Promise<void> {
   await retryWhileBusy(() => store.processes.settle(), START_MS);
-  const [id, was] = [newId(), await store.processes.identity()];
+  const [id, was] = [randomUUID(), await store.processes.identity()];
   guarded(() => writeMark(path, id, was), path);
   await retryWhileBusy(() => store.processes.identify(id), START_MS);
   await retryWhileBusy(() => store.processes.settle(), START_MS);

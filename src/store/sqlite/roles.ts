@@ -8,8 +8,10 @@ import { createDatabase } from './database.ts';
 import { faultOf } from './fault.ts';
 import { createIdSweep, createIds } from './ingest/ids.ts';
 import { createEventTable } from './ingest/table.ts';
-import { createCheckpoint } from './keep.ts';
 import { createSession as createOwnSession } from './session.ts';
+
+/** Bytes of a WAL frame: page and header. Frames are counted, because the file stays large when the WAL begins anew. */
+const FRAME_BYTES = 4_096 + 24;
 
 export interface RoleOptions {
   failing: Set<string>;
@@ -26,13 +28,16 @@ export function createRoles(db: Connection, path: string, options: RoleOptions):
   const own = createOwnSession(db, path);
   const ids = createIds(own, idsInSegment);
   const dropOldIds = createIdSweep(own, idsInSegment);
-  const checkpoint = createCheckpoint(db);
   const roles = assembleRoles(session, {
     events: createEventTable(db, ids, session.count),
     failing,
     onDropped,
     dropOldIds: async (before) => dropOldIds(before),
-    checkpoint: async (restart) => checkpoint(restart),
+    async checkpoint(restart) {
+      const [{ log }] = db.pragma('wal_checkpoint(PASSIVE)') as [{ log: number }];
+      if (restart) db.pragma('wal_checkpoint(RESTART)');
+      return restart ? 0 : log * FRAME_BYTES;
+    },
     async shred(last) {
       // SQLite then overwrites deleted content, also whole pages of the file. The WAL also holds it until it is emptied.
       db.pragma(last ? 'wal_checkpoint(TRUNCATE)' : 'secure_delete = on');

@@ -65,9 +65,9 @@ test('what is not known is not shown', () => {
 });
 
 test('little free space is marked', () => {
-  const tone = (freeBytes: number) =>
-    /<div class="(\w*)">\s*<dt>Free space/.exec(
-      storeBlock({ ...known, disk: { ...known.disk!, freeBytes } }).text,
-    )?.[1];
+  const tone = (freeBytes: number) => {
+    const { text } = storeBlock({ ...known, disk: { storeBytes: 1, logBytes: 1, freeBytes } });
+    return /<div class="(\w*)">\s*<dt>Free space/.exec(text)?.[1];
+  };
   expect([tone(5e9), tone(1e8)]).toEqual(['', 'bad']);
 });

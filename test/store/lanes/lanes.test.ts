@@ -258,6 +258,6 @@ test.each([
   ['there are none without places', 4, 4, 64, 1],
 ])('chains: %s', (_, room, lanes, length, expected) => {
   const picks = [{ handler: 1, rerun: false, lanes: Array.from({ length: lanes }, (__, i) => i), singles: [] }];
-  const lengths = chainLengths(picks, { room, chains: new Map([[1, length]]), left: new Map(), reruns: 0 });
+  const lengths = chainLengths({ picks, left: new Map(), reruns: 0 }, room, new Map([[1, length]]));
   expect([...lengths.values()]).toEqual(Array.from({ length: lanes }, () => expected));
 });

@@ -30,15 +30,16 @@ export interface Visit {
 
 /** Makes the content of a screen. Undefined: the record that the address names does not exist. */
 type Show = (visit: Visit) => Promise<Html | undefined>;
-/** The title of a screen, or the parameter of its address that is the title. */
-type Title = string | { param: string };
 
 export interface Frame {
-  screen: (path: string, title: Title, show: Show) => void;
+  /** A title like `:name` is that parameter of the address. */
+  screen: (path: string, title: string, show: Show) => void;
   /**
    * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`, else the argument `to`.
    */
   change: (path: string, to: string, work: (form: URLSearchParams, ctx: Context) => Promise<string>) => void;
+  /** Adds a page that asks before a change. The form that leads to it holds what was selected. */
+  ask: (path: string, title: string, show: (visit: Visit, form: URLSearchParams) => ReturnType<Show>) => void;
   reveal: (path: string, title: string, show: Show) => void;
   download: (path: string, send: (ctx: Context, bodies: boolean) => void) => void;
   /** Answers addresses that have no route. */
@@ -62,18 +63,17 @@ export function createFrame(context: OpsContext): Frame {
       }
     };
 
-  async function answer(ctx: Context, title: Title, show: Show): Promise<void> {
+  async function answer(ctx: Context, title: string, show: Show): Promise<void> {
     const now = clock.now();
     const status = await view.status(now);
     const mayChange = access.page(ctx, 'change') === 'allowed';
     const mayReveal = access.page(ctx, 'reveal') === 'allowed';
     const reads = mayChange ? store.read : redacted(store.read);
-    const state = health(status, rules);
-    const content = await show({ ctx, now, status, health: state, reads, mayChange, mayReveal });
-    const counts = countsOf(status, (await orNone(() => store.state.get('paused'))) ?? {});
-    const name = typeof title === 'string' ? title : (ctx['params'][title.param] ?? '');
-    if (content) answers.page(ctx, { title: name, alarms: status.alarms, health: state, counts }, content);
-    else answers.lost(ctx, 404);
+    const shown = health(status, rules);
+    const content = await show({ ctx, now, status, health: shown, reads, mayChange, mayReveal });
+    if (!content) return answers.lost(ctx, 404);
+    const shell = { title: ctx['params'][title.slice(1)] ?? title, alarms: status.alarms, health: shown };
+    answers.page(ctx, { ...shell, counts: await countsOf(status, store) }, content);
   }
 
   addLogin(context, answers);
@@ -82,6 +82,14 @@ export function createFrame(context: OpsContext): Frame {
 
   return {
     screen: (path, title, show) => router.get(path, may('read'), (ctx) => answer(ctx, title, show)),
+    ask(path, title, show) {
+      // Without a form, for example after a refresh, nothing is selected.
+      router.get(path, may('read'), (ctx) => answer(ctx, title, (visit) => show(visit, new URLSearchParams())));
+      router.post(path, may('change'), async (ctx) => {
+        const form = await formOf(ctx);
+        await answer(ctx, title, (visit) => show(visit, form));
+      });
+    },
     reveal: (path, title, show) => router.post(path, may('reveal'), (ctx) => answer(ctx, title, show)),
     download(path, send) {
       router.get(path, may('read'), (ctx) => send(ctx, false));
@@ -99,8 +107,8 @@ export function createFrame(context: OpsContext): Frame {
   };
 }
 
-function countsOf({ alarms, tasks, quarantined }: Status, paused: object): Counts {
-  const pauses = Object.keys(paused);
+async function countsOf({ alarms, tasks, quarantined }: Status, store: OpsContext['store']): Promise<Counts> {
+  const pauses = Object.keys((await orNone(() => store.state.get('paused'))) ?? {});
   const handlers = pauses.includes('*') ? 'all' : pauses.length;
   return { '/': alarms.length, '/handlers': handlers, '/dead-letters': tasks.dead, '/refused': quarantined };
 }

@@ -62,7 +62,8 @@ export function layout(shell: Shell, content: Html): string {
         <main id="main" tabindex="-1">
           ${alarms.length > 0 && path !== '/' ? alarmBar(alarms) : null}
           <h1>${title}</h1>
-          ${content} ${path === undefined ? null : html`<p class="asof">As of ${time(iso(now))} UTC</p>`}
+          ${content}
+          ${path === undefined ? null : html`<p class="asof">As of ${time(iso(now))} UTC · <a href="/runbook">Runbook</a></p>`}
         </main>
       </body>
     </html>`;

@@ -31,7 +31,7 @@ function replaceMain(fresh) {
   for (const [name, one] of byName(fresh, 'details')) if (details.has(name)) one.open = details.get(name).open;
   for (const [name, one] of byName(fresh, 'input, select, textarea')) {
     const before = fields.get(name);
-    if (before && one.type !== 'hidden') one.value = before.value;
+    if (before && one.type !== 'hidden' && one.type !== 'checkbox') one.value = before.value;
   }
   old.replaceWith(fresh);
   for (const [i, one] of [...fresh.querySelectorAll('.scroll')].entries()) one.scrollTo(...(scrolled[i] ?? [0, 0]));
@@ -51,11 +51,11 @@ function replaceState(page) {
 
 async function refresh() {
   // Nothing is replaced while text is selected or a revealed body (`data-still`) is shown: both would be lost. Nor while
-  // a person confirms a change: it must be the change that was read.
+  // a person selects rows or confirms a change: it must be the change that was read.
   if (
     fetching ||
     document.hidden ||
-    document.querySelector('[data-still], .fix details[open]') ||
+    document.querySelector('[data-still], .fix details[open], td input:checked') ||
     !getSelection()?.isCollapsed
   )
     return plan();

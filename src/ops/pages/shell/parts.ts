@@ -4,11 +4,18 @@ import { html, type Html } from './html.ts';
 export type Cell = Html | string | number | null;
 const NOTHING = html`<span class="none">–</span>`;
 
-/** A column whose name begins with `#` holds numbers. `whenEmpty` is shown if there are no rows. */
-export function table(caption: string, columns: string[], rows: Cell[][], whenEmpty: Cell): Html {
+/**
+ * A column whose name begins with `#` holds numbers. `whenEmpty` is shown if there are no rows. `least`: the columns that
+ * a narrow window leaves out, the least important first; at most three.
+ */
+export function table(caption: string, columns: string[], rows: Cell[][], whenEmpty: Cell, least: string[] = []): Html {
   if (rows.length === 0) return html`<p class="empty">${whenEmpty}</p>`;
-  const numeric = columns.map((name) => (name.startsWith('#') ? html`class="figure"` : null));
   const names = columns.map((name) => name.replace('#', ''));
+  const classes = columns.map((name, i) => {
+    const rank = least.indexOf(names[i] ?? '') + 1;
+    const both = [...(name.startsWith('#') ? ['figure'] : []), ...(rank > 0 ? [`least-${rank}`] : [])].join(' ');
+    return both && html`class="${both}"`;
+  });
   return html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
     <table>
       <caption>
@@ -16,14 +23,14 @@ export function table(caption: string, columns: string[], rows: Cell[][], whenEm
       </caption>
       <thead>
         <tr>
-          ${names.map((name, i) => (name === '' ? html`<td></td>` : html`<th scope="col" ${numeric[i]}>${name}</th>`))}
+          ${names.map((name, i) => (name === '' ? html`<td></td>` : html`<th scope="col" ${classes[i]}>${name}</th>`))}
         </tr>
       </thead>
       <tbody>
         ${rows.map(
           (row) =>
             html`<tr>
-              ${row.map((cell, i) => html`<td data-name="${names[i]}" ${numeric[i]}>${shown(cell)}</td>`)}
+              ${row.map((cell, i) => html`<td data-name="${names[i]}" ${classes[i]}>${shown(cell)}</td>`)}
             </tr>`,
         )}
       </tbody>

@@ -2,7 +2,7 @@
 import { readDelivery, readItem, type Origin } from '../../../wire/event.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Accepted, Batch } from '../../ingest.ts';
-import type { Counts } from '../../state.ts';
+import { addTo, type Counts } from '../../state.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createAttempts } from '../work/attempts.ts';
 import { createMarkDirty } from '../work/waiting.ts';
@@ -50,7 +50,8 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
     // A done task runs again only by its id, and only if its event still has its body.
     done: session.value<number>(`
       select t.id from tasks t join events e on e.seq = t.event and e.body is not null
-      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy order by t.cursor nulls first, t.id`),
+      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy
+        and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler)) order by t.cursor nulls first, t.id`),
   };
   const movable = session.statement<MovableRow>(`
     select t.id, t.state, h.name as handler, t.lane, l.id as "inLane", t.dead_group as "deadGroup"
@@ -90,10 +91,9 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
         if (group !== null) await attemptLog.leaveGroup(group, length);
       const counts: Counts = {};
       for (const { state, handler } of rows) {
-        counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
-        counts[`tasks.${to}`] = (counts[`tasks.${to}`] ?? 0) + 1;
-        const by = Number(to === 'ready') - Number(state === 'ready');
-        counts[`waiting.${handler}`] = (counts[`waiting.${handler}`] ?? 0) + by;
+        addTo(counts, `tasks.${state}`, -1);
+        addTo(counts, `tasks.${to}`);
+        addTo(counts, `waiting.${handler}`, Number(to === 'ready') - Number(state === 'ready'));
       }
       await session.count(counts);
       return rows.length;

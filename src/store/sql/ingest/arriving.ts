@@ -4,7 +4,7 @@ import type { Incoming, Reading, Unreadable } from '../../../wire/event.ts';
 import { isBehind, type Cursor } from '../../../wire/cursor.ts';
 import { decide, nameOfCursor, nameOfId, placeOf, type Pruned } from '../../identity.ts';
 import type { Accepted, Batch, Conflict } from '../../ingest.ts';
-import type { Counts } from '../../state.ts';
+import { addTo, type Counts } from '../../state.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import { createLookUp, type Look, type Stored } from './known.ts';
 import { bytesDigestOf, POISONED } from './poison.ts';
@@ -86,10 +86,6 @@ export function createArriving(session: Session, table: EventTable) {
     await session.count(counts);
     return results;
 
-    function add(name: keyof Counts, by = 1): void {
-      counts[name] = (counts[name] ?? 0) + by;
-    }
-
     /** The next statement need not wait for the end of this one. */
     function write(statement: Promise<unknown>): void {
       statement.catch(() => {});
@@ -99,8 +95,8 @@ export function createArriving(session: Session, table: EventTable) {
     async function keepAside(unreadable: Unreadable): Promise<Accepted> {
       const { body, origin, cursor, reason } = unreadable;
       const copies = await quarantine.get(bytesDigestOf({ unreadable }), now, origin, bind(cursor), reason, body);
-      add(copies === 0 ? 'quarantined' : origin === 'webhook' ? 'duplicates' : 'reread');
-      if (copies === 0 && reason.startsWith(POISONED)) add('poisoned');
+      addTo(counts, copies === 0 ? 'quarantined' : origin === 'webhook' ? 'duplicates' : 'reread');
+      if (copies === 0 && reason.startsWith(POISONED)) addTo(counts, 'poisoned');
       return { verdict: 'quarantined' };
     }
 
@@ -110,7 +106,7 @@ export function createArriving(session: Session, table: EventTable) {
       if (decision.is === 'new') {
         const place = placeOf(event, arriving.pruned, now);
         if (place === 'pruned') return { ...duplicate(event, undefined), pruned: true };
-        if (place === 'regressed') add('regressions');
+        if (place === 'regressed') addTo(counts, 'regressions');
         await look.stored(event, await insert(event, 'decided'));
         return { verdict: 'new' };
       }
@@ -145,7 +141,7 @@ export function createArriving(session: Session, table: EventTable) {
 
     function duplicate(event: Incoming, of: Stored | undefined): Accepted {
       const delivered = event.origin === 'webhook';
-      add(delivered ? 'duplicates' : 'reread');
+      addTo(counts, delivered ? 'duplicates' : 'reread');
       if (of && delivered) {
         const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
         write(addCopy.run(of.seq));
@@ -156,7 +152,11 @@ export function createArriving(session: Session, table: EventTable) {
     }
 
     async function record(of: Stored, { origin, cursor, id, body }: Incoming, reason: string): Promise<Conflict> {
-      add('conflicts', await addConflict.run({ seq: of.seq, now, origin, cursor: bind(cursor), id, reason, body }));
+      addTo(
+        counts,
+        'conflicts',
+        await addConflict.run({ seq: of.seq, now, origin, cursor: bind(cursor), id, reason, body }),
+      );
       return { with: of.key, reason };
     }
   };

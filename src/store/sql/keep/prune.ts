@@ -1,5 +1,6 @@
 // Prunes finished events after their retention, and their bodies. The row stays while the event may arrive again: until
 // the watermark has passed it, or, without a watermark, while the service repeats deliveries.
+import { orUndefined } from '../../../base/errors.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import { dataOfBody, type Origin } from '../../../wire/event.ts';
 import { digestOf } from '../../../wire/json.ts';
@@ -148,7 +149,11 @@ function createRemoval({ statement, value, count, dialect }: Session) {
       for (let at = 0; at < seqs.length; at += BODIES) {
         const rows = await bodies.all({ seqs: seqs.slice(at, at + BODIES) });
         await Promise.all(
-          rows.map(({ seq, origin, type, body }) => removeBody.run(digestOfRow(origin, type, body), seq)),
+          rows.map(({ seq, origin, type, body }) => {
+            // Null: the stored bytes can no longer be read.
+            const digest = orUndefined(() => digestOf(dataOfBody(origin, type, body))) ?? null;
+            return removeBody.run(digest, seq);
+          }),
         );
       }
     },
@@ -172,13 +177,4 @@ function lastTimeOf({ seq, at, created_at: createdAt }: OldRow, now: number, set
 function nextOf(rows: OldRow[], limit: number): Receipt | null {
   const last = rows.at(-1);
   return last && rows.length === limit ? { at: last.at, seq: last.seq } : null;
-}
-
-/** Null: the stored bytes can no longer be read. */
-function digestOfRow(origin: Origin, type: string, bytes: Uint8Array): Uint8Array | null {
-  try {
-    return digestOf(dataOfBody(origin, type, bytes));
-  } catch {
-    return null;
-  }
 }

@@ -3,6 +3,7 @@ import type { Cursor } from '../../../wire/cursor.ts';
 import type { IngestStore } from '../../ingest.ts';
 import type { DeliveredType, Stretch } from '../../keep.ts';
 import type { ReplayStore } from '../../replay.ts';
+import type { StateKey, StateValue } from '../../state.ts';
 import { createByTime } from '../read/by-time.ts';
 import { createWatermark } from '../ingest/watermark.ts';
 import type { Session } from '../session.ts';
@@ -48,10 +49,15 @@ export function createReplayStore(session: Session, accept: IngestStore['accept'
     'select type, delivered_at as "deliveredAt", missed, missed_since as "missedSince" from types',
   );
 
+  const change = (name: StateKey, from: StateValue, to: StateValue): Promise<void> =>
+    session.write(async () => {
+      if ((await session.state(name)) === from) await session.setState(name, to);
+    }, 'door');
+
   return {
     lowestDelivered: async () => (await lowestDelivered.get()) ?? null,
     lowerWatermark: watermark.lower,
-    watermarkAhead: (...given) => watermark.ahead(...given),
+    watermarkAhead: watermark.ahead,
     ceiling: watermark.ceiling,
     giveUpWatermark: (now) =>
       session.write(async () => {
@@ -97,17 +103,8 @@ export function createReplayStore(session: Session, accept: IngestStore['accept'
       return { types: [...sums.values()], next: rows.length === limit ? (rows.at(-1)?.cursor ?? null) : null };
     },
     types: () => types.all(),
-    openHistory: () =>
-      session.write(async () => {
-        if ((await session.state('history_reading')) === null) await session.setState('history_reading', 'open');
-      }, 'door'),
-    endHistory: (upTo) =>
-      session.write(async () => {
-        if ((await session.state('history')) === null) await session.setState('history', BigInt(upTo));
-      }, 'door'),
-    closeHistory: () =>
-      session.write(async () => {
-        if ((await session.state('history_reading')) === 'open') await session.setState('history_reading', 'over');
-      }, 'door'),
+    openHistory: () => change('history_reading', null, 'open'),
+    endHistory: (upTo) => change('history', null, BigInt(upTo)),
+    closeHistory: () => change('history_reading', 'open', 'over'),
   };
 }

@@ -9,11 +9,7 @@ import { toWaiting, WAITING, type WaitingRow } from './waiting.ts';
 
 const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
 
-interface ClaimedBy {
-  now: number;
-  boot: number;
-  watermark: bigint;
-}
+type ClaimedBy = Pick<Turn, 'now' | 'boot'> & { watermark: bigint };
 
 export interface Claimers {
   lanes: Lanes;
@@ -54,7 +50,7 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
       const { claims: taken, aside } = claiming.take(await lanes.heads(wants, now));
       await lanes.setAside(aside);
       for (const group of groupsOf(taken))
-        claims.push(...(await claimAll(group, { now, boot, watermark: lanes.core.watermark() })));
+        claims.push(...(await claimAll(group, { now, boot, watermark: lanes.core.strictOrder.watermark() })));
     }
     const times = await Promise.all(
       handlers.flatMap((handler) => [nextAlone.get(handler), nextAloneOfReruns.get(handler)]),

@@ -107,7 +107,7 @@ export function createLanes(session: Session) {
       if (changed.length === 0) return;
       await clearDirty.run(changed.map(({ n }) => n));
       await learn([...new Set(changed.map(({ lane }) => lane))], now);
-      core.strictChanged();
+      core.strictOrder.invalidate();
     },
     /** Call it in a transaction that only settles. The instance may have handed over, so another one has the lanes. */
     async settles() {
@@ -154,10 +154,10 @@ export function createLanes(session: Session) {
       core.follow(facts, now);
       // Tasks that the watermark has passed are counted before lanes are released past them.
       await count();
-      const place = core.strictWants();
+      const place = core.strictOrder.wants();
       if (place) core.strictFound(await reading.strictAfter(place.cursor, place.lane), now);
       await count();
-      return core.unproven();
+      return core.strictOrder.waiting();
     },
     heads: (wants: Want[], now: number): Promise<Heads[]> => Promise.all(wants.map((want) => reading.heads(want, now))),
     async setAside(ids: number[]) {
@@ -184,9 +184,9 @@ export function createLanes(session: Session) {
 
   /** The count leaves out lanes that were released, so these are saved first. */
   async function count(): Promise<void> {
-    for (const { lane, cursor } of core.releasedUnproven()) await setUnproven.run(cursor, lane);
-    const range = core.strictCountIn();
-    if (range) core.strictCounted(await reading.countStrict(range.above, range.upTo));
+    for (const { lane, cursor } of core.strictOrder.released()) await setUnproven.run(cursor, lane);
+    const range = core.strictOrder.countIn();
+    if (range) core.strictOrder.counted(await reading.countStrict(range.above, range.upTo));
   }
 
   async function highestOf(handler: number): Promise<bigint> {

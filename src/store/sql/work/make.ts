@@ -1,5 +1,5 @@
 // Makes the tasks of new events, of events that a handler missed, and of reruns.
-import type { Counts } from '../../state.ts';
+import { addTo, type Counts } from '../../state.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import type { FanOutPage, NewTask, Turn } from '../../work.ts';
 import type { createUndecided } from '../ingest/birth.ts';
@@ -18,8 +18,6 @@ export interface Makers {
   /** Called when an event has a task, which will need the event. */
   onTask: (event: number) => void;
 }
-
-type Add = (name: keyof Counts, by: number) => void;
 
 export function createMake(session: Session, { lanes, registry, reruns, undecided, onTask }: Makers) {
   const { oneOf } = session.dialect;
@@ -40,50 +38,50 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
   const attemptLog = createAttempts(session);
 
   /** Makes tasks, leaving out those that the handler already has. Returns how many are new. */
-  async function makeAll(tasks: NewTask[], now: number, add: Add): Promise<number> {
+  async function makeAll(tasks: NewTask[], now: number, counts: Counts): Promise<number> {
     if (tasks.length === 0) return 0;
     const there = new Set(await known.all(tasks.map(idOf)));
     const fresh = tasks.filter((task) => !there.has(idOf(task)));
-    return makeThese([...new Map(fresh.map((task) => [idOf(task), task])).values()], now, add);
+    return makeThese([...new Map(fresh.map((task) => [idOf(task), task])).values()], now, counts);
   }
 
   /** Makes the tasks of new events. Events that were decided late may already have tasks. */
-  async function makeNew({ tasks, decided = [] }: FanOutPage, now: number, add: Add): Promise<void> {
+  async function makeNew({ tasks, decided = [] }: FanOutPage, now: number, counts: Counts): Promise<void> {
     const late = new Set(decided);
     const fresh = tasks.filter(({ event }) => !late.has(event));
     const others = tasks.filter(({ event }) => late.has(event));
-    if ((await makeThese(fresh, now, add)) !== fresh.length) throw new Error('a new event already has a task');
-    await makeAll(others, now, add);
+    if ((await makeThese(fresh, now, counts)) !== fresh.length) throw new Error('a new event already has a task');
+    await makeAll(others, now, counts);
   }
 
   async function makeMissed(
     { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
     together: boolean,
     now: number,
-    add: Add,
+    counts: Counts,
   ): Promise<number | null> {
     const to = joins && together ? null : upTo;
     if (!(await registry.moveOn(handler, from, to))) return from;
     await undecided.give(handler, owed);
-    await makeAll(tasks, now, add);
+    await makeAll(tasks, now, counts);
     return to;
   }
 
   /** Makes the tasks of a page of a rerun. Ended tasks begin anew; waiting and running tasks stay as they are. */
-  async function feed({ page, tasks }: NonNullable<Turn['rerun']>, now: number, add: Add): Promise<void> {
+  async function feed({ page, tasks }: NonNullable<Turn['rerun']>, now: number, counts: Counts): Promise<void> {
     // An event may have been pruned, or have lost its body, after the page was read.
     const there = new Set(await whole.all(tasks.map(({ event }) => event)));
     const rest = tasks.filter(({ event }) => there.has(event));
     for (const { state, deadGroup } of await forgetEnded.all(rest.map(idOf))) {
-      add(`tasks.${state}`, -1);
+      addTo(counts, `tasks.${state}`, -1);
       if (deadGroup !== null) await attemptLog.leaveGroup(deadGroup, 1);
     }
-    const made = await makeAll(rest, now, add);
+    const made = await makeAll(rest, now, counts);
     await reruns.count(page.id, made, rest.length - made, tasks.length - rest.length);
   }
 
   /** Either all of these tasks are new, or none is. Returns how many. */
-  async function makeThese(tasks: NewTask[], now: number, add: Add): Promise<number> {
+  async function makeThese(tasks: NewTask[], now: number, counts: Counts): Promise<number> {
     if (tasks.length === 0) return 0;
     const nameOf = await registry.namesOf(tasks.map(({ handler }) => handler));
     await lanes.enter(tasks, now);
@@ -95,8 +93,8 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
       }),
     );
     for (const task of written > 0 ? waiting : []) {
-      add('tasks.ready', 1);
-      add(`waiting.${nameOf(task.handler)}`, 1);
+      addTo(counts, 'tasks.ready', 1);
+      addTo(counts, `waiting.${nameOf(task.handler)}`, 1);
       onTask(task.event);
       if (!task.alone) lanes.core.add(task);
     }

@@ -1,7 +1,7 @@
 // The work role of the store. A claim costs the same with a million waiting tasks or a long history. In SQL, `+?` tells
 // SQLite that the plan does not depend on the bound value. Otherwise SQLite would prepare the statement again, at ten
 // times its cost.
-import type { Counts } from '../../state.ts';
+import { addTo } from '../../state.ts';
 import { withoutMissed } from '../../missed.ts';
 import type { Settlement, SetupStep, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
@@ -111,31 +111,27 @@ export function createWorkStore(session: Session): WorkStore {
         erased = after;
         const planned = before === undefined || before === after;
         if (!planned) recent = createRecentEvents();
-        const counts: Counts = {};
-        const add = (name: keyof Counts, by: number): void => {
-          counts[name] = (counts[name] ?? 0) + by;
-        };
         const [settled, moved] = await together(
           settleAll(settlements, now),
           fanOut !== null && planned && moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from)).then((rows) => rows === 1),
           claiming && undecided.giveUp(),
         );
         for (const settlement of settled) freeLane(settlement, now);
-        for (const [name, by] of Object.entries(await countsFor(settled))) add(name as keyof Counts, by ?? 0);
+        const counts = await countsFor(settled);
         const fenced = settlements.length - settled.length;
-        add('fenced', fenced);
+        addTo(counts, 'fenced', fenced);
         // Missed events come first, in order of arrival, so that no task is made twice.
         const behind =
-          missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
+          missed && planned ? await makeMissed(missed, moved || fanOut === null, now, counts) : (missed?.from ?? null);
         if (fanOut && moved) {
           const fresh = { ...fanOut, tasks: withoutMissed(fanOut, missed, behind) };
-          await together(makeNew(fresh, now, add), undecided.fanOut(fanOut));
+          await together(makeNew(fresh, now, counts), undecided.fanOut(fanOut));
         }
-        if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
+        if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, counts);
         if (claiming) unproven = await lanes.advance(now);
         const { claims, nextAt } = await claimUpTo({ ...asked, handlers });
-        add('tasks.ready', -claims.length);
-        add('tasks.running', claims.length);
+        addTo(counts, 'tasks.ready', -claims.length);
+        addTo(counts, 'tasks.running', claims.length);
         await session.count(counts);
         return { claims, fenced, nextAt, unproven, behind };
       },

@@ -2,15 +2,12 @@
 // connection, and writes to the kit's own tables.
 import { describe, noteCaller } from '../../../base/errors.ts';
 import type { SqlRow, SqlValue, Tx, Work } from '../../work.ts';
-import type { OwnTables } from '../session.ts';
+import type { Database, OwnTables } from '../session.ts';
 
 const ENDED = 'a statement has ended the transaction';
 
 /** The open transaction of a database. */
-export interface Opened {
-  own: OwnTables;
-  inTransaction: () => boolean;
-}
+type Opened = Pick<Database, 'own' | 'inTransaction'>;
 
 interface State {
   open: boolean;

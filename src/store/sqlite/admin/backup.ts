@@ -1,4 +1,5 @@
 // Backs up the whole store while the kit runs, and restores a copy while it does not.
+import { randomUUID } from 'node:crypto';
 import { chmodSync, closeSync, copyFileSync, existsSync, linkSync, openSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { StoreError } from '../../store.ts';
@@ -6,7 +7,7 @@ import { makeOwn, partOf, replacedName } from '../backup.ts';
 import { connect, requireVersion } from '../connection.ts';
 import { guarded } from '../fault.ts';
 import { prepareFolder } from '../folder.ts';
-import { giveToFolder, newId, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
+import { giveToFolder, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
 
 /**
  * The copy shows the store at one moment. While it is made, the WAL grows, because it cannot begin anew. Throws
@@ -119,7 +120,7 @@ function requireClosed(path: string): void {
 
 /** Checks the copy and gives it a new id, which is returned. Errors call the file `name`, as people know it. */
 function requireWhole(copy: string, name: string): string {
-  const id = newId();
+  const id = randomUUID();
   try {
     guarded(() => {
       const db = connect(copy);

@@ -64,11 +64,11 @@ export function createLanes({ events, state, watermark, note }: ReturnType<typeo
   function advance(fannedOut: number, now: number): number {
     const searched = Number(state.get('searched') ?? 0);
     core.follow({ watermark: BigInt(watermark() ?? -1), searched, newest: events.length, fannedOut }, now);
-    const place = core.strictWants();
+    const place = core.strictOrder.wants();
     const strict = lanes.flatMap(waitingIn).filter((task) => task.strict);
     const after = strict.filter((task) => place && byPlace(task, place) > 0).toSorted(byPlace);
     if (place) core.strictFound(after.slice(0, LOOKS), now);
-    for (const { lane, cursor } of core.releasedUnproven()) (lanes[lane - 1] as Lane).unproven = cursor;
+    for (const { lane, cursor } of core.strictOrder.released()) (lanes[lane - 1] as Lane).unproven = cursor;
     // The core also keeps this count, for stores that have too many tasks to count.
     return [...tasks.values()].filter((task) => stateOf(task) === 'held').length;
   }
@@ -76,7 +76,7 @@ export function createLanes({ events, state, watermark, note }: ReturnType<typeo
   /** A strict task is held until the watermark or its lane has passed it. No other task is shown as held. */
   function stateOf(task: TaskRow): ShownState {
     const { finished = -1n, unproven = -1n } = laneOf(task.lane) ?? {};
-    const passed = highest(highest(finished, unproven), core.watermark());
+    const passed = highest(highest(finished, unproven), core.strictOrder.watermark());
     const isHeld = task.strict && !task.alone && task.state === 'ready' && (task.cursor ?? -1n) > passed;
     return task.claim ? 'running' : isHeld ? 'held' : task.state;
   }
@@ -112,7 +112,7 @@ export function createLanes({ events, state, watermark, note }: ReturnType<typeo
   function claim(task: TaskRow, { now, boot, chain }: { now: number; boot: number; chain: Chain }): Claim {
     const { id, handler, lane, alone, rerun, deferred: deferredMs, error, cursor } = task;
     const event = { ...events[task.event - 1] } as StoredEvent;
-    const unproven = task.strict && (cursor ?? -1n) > core.watermark();
+    const unproven = task.strict && (cursor ?? -1n) > core.strictOrder.watermark();
     const attempt = { attempt: task.attempts + 1, boot, startedAt: now, deferredMs, error, chain };
     const place = { lane, alone, rerun, late: isLate(task), unproven };
     task.claim = { task: id, handler, event, ...place, ...attempt, notes: Object.fromEntries(task.notes) };
