@@ -59,7 +59,7 @@ function addOverview({ screen }: Frame, { store, rules, disk, retentionDays }: O
     const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
     const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
     const extent = (await orNone(() => store.read.extent())) ?? null;
-    const backup = null;
+    const backup = (await orNone(() => store.state.get('backup'))) ?? null;
     const size = (await orNone(() => disk())) ?? null;
     const figures = { status, health, mismatch, now, mayChange, rules, retentionDays, disk: size, extent, backup };
     return overview({ ...figures, range, samples, recent, week, handlers, lanes });

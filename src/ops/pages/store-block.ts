@@ -2,6 +2,7 @@
 import { iso } from '../../base/clock.ts';
 import type { ReadStore, Sample, Status } from '../../store/read.ts';
 import type { Disk } from '../../store/site.ts';
+import type { KeptState } from '../../store/state.ts';
 import { eventsPerDay } from './samples.ts';
 import { html, type Html } from './shell/html.ts';
 import { ago, count, figures, size, type Cell, type Figure } from './shell/parts.ts';
@@ -12,8 +13,7 @@ export interface StoreFigures {
   /** Null: what the store cannot say now. */
   disk: Disk | null;
   extent: Awaited<ReturnType<ReadStore['extent']>> | null;
-  /** Null: no backup was tried. */
-  backup: { verifiedAt: number | null; bytes: number | null } | null;
+  backup: KeptState['backup'];
   /** Samples of the last week. */
   week: Sample[];
   retentionDays: number;

@@ -102,11 +102,20 @@ async function beat(): Promise<void> {
     await store.processes.beat({ role, pid: 1, started: '', boot: 1 }, clock.time);
   const at = new Date(clock.time - 14_000).toISOString();
   const lastGoodAt = new Date(clock.time - 1_000).toISOString();
+  const backedUp = clock.time - 4 * 3_600_000;
   await store.state.note(
     {},
     {
       replay: JSON.stringify({ state: 'idle', since: at, lastAt: at, reason: null, progress: null }),
       receipts: JSON.stringify({ at: clock.time - 240_000, ranMs: 0, marks: [] }),
+      backup: JSON.stringify({
+        failures: 0,
+        error: null,
+        at: backedUp,
+        verifiedAt: backedUp,
+        file: 'backup.db',
+        bytes: 12_400_000,
+      }),
       watermark: BigInt(history.all().at(-1)?.cursor ?? 0),
       failures: JSON.stringify({ causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt }),
     },

@@ -21,7 +21,7 @@ const known: StoreFigures = {
   now: NOW,
   disk: { storeBytes: 2_000_000, logBytes: 30_000, freeBytes: 5e9 },
   extent: { oldestAt: NOW - 3 * DAY_MS, prunedAt: NOW - 240_000 },
-  backup: { verifiedAt: NOW - 7_200_000, bytes: 1_900_000 },
+  backup: { at: NOW, verifiedAt: NOW - 7_200_000, file: 'a.db', bytes: 1_900_000, failures: 0, error: null },
   week: samplesOver(2 * DAY_MS, 1_000),
   retentionDays: 30,
 };
