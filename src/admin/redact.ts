@@ -1,6 +1,6 @@
 // Hides lane names and error messages from readers: people with OPS_READ_TOKEN. Both may name a person, because a lane
 // is often named after a conversation, and an error may quote a message.
-import type { ReadStore, ShownTask } from '../store/read.ts';
+import type { ReadStore, ShownTask, WaitingLane } from '../store/read.ts';
 
 const SESSION = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/i;
 /** A reader sees the class of an error and its line in the handler, but not the message between them. */
@@ -8,7 +8,7 @@ const KIND = /^\w{0,50}(Error|Exception|Timeout)(?=: )/;
 const PLACE = / \([^()\s]+:[\d#]+\)$/;
 
 /** The reads that return errors or lanes. */
-export type PersonalReads = Pick<ReadStore, 'event' | 'tasks' | 'groups' | 'waitingLanes'>;
+export type PersonalReads = Pick<ReadStore, 'event' | 'tasks' | 'groups' | 'waitingLanes' | 'handler'>;
 
 /** Returns the same reads, but their answers hide error messages and lane names. */
 export function redacted(store: PersonalReads): PersonalReads {
@@ -25,11 +25,18 @@ export function redacted(store: PersonalReads): PersonalReads {
       const { dead, groups } = await store.groups(filter);
       return { dead, groups: groups.map((group) => ({ ...withoutWords(group), pattern: kindOf(group.error ?? '') })) };
     },
-    async waitingLanes(limit) {
-      const lanes = await store.waitingLanes(limit);
-      return lanes.map((one) => ({ ...one, lane: laneOf(one.lane), head: withoutWords(one.head) }));
+    waitingLanes: async (limit, handler) => (await store.waitingLanes(limit, handler)).map(redactLane),
+    async handler(name, now) {
+      const found = await store.handler(name, now);
+      if (!found) return undefined;
+      const failing = found.failing.map((one) => ({ ...one, pattern: kindOf(one.error), error: kindOf(one.error) }));
+      return { ...found, failing, lanes: found.lanes.map(redactLane) };
     },
   };
+}
+
+function redactLane(one: WaitingLane): WaitingLane {
+  return { ...one, lane: laneOf(one.lane), head: withoutWords(one.head) };
 }
 
 function redactTask(task: ShownTask): ShownTask {

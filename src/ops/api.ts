@@ -3,6 +3,7 @@ import type { Context, Middleware } from 'koa';
 import { koaBody } from 'koa-body';
 import { shown, streamOf } from '../admin/export.ts';
 import { eventFilterOf, taskFilterOf } from '../admin/filters.ts';
+import { canCommit } from '../admin/health.ts';
 import { askToReconcile } from '../admin/range.ts';
 import { redacted, type PersonalReads } from '../admin/redact.ts';
 import { CHANGED, changeTasks, readJob, readTaskChange } from '../admin/tasks.ts';
@@ -12,7 +13,6 @@ import type { OpsContext } from './context.ts';
 import type { What } from './decision.ts';
 import { renderMetrics } from './metrics.ts';
 import { orNone } from '../store/or-none.ts';
-import { canCommit } from './pages/health.ts';
 
 export function addApi(context: OpsContext): void {
   addProbes(context);

@@ -25,6 +25,7 @@ export interface OpsContext {
   /** RUN_CONCURRENCY: handlers run at most this many tasks at once. */
   concurrency: number;
   disk: () => Promise<Disk>;
+  retentionDays: number;
   /** Called after events or tasks were changed by hand. */
   onChange: () => void;
 }

@@ -4,9 +4,9 @@ import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
 import { canParseTarget } from '../base/target.ts';
 import { createJobs } from '../admin/jobs.ts';
-import type { Config } from '../config.ts';
 import { createAccess, type AccessConfig } from './access.ts';
 import { addApi } from './api.ts';
 import type { OpsContext } from './context.ts';
@@ -15,7 +15,7 @@ import { addPages } from './pages/routes.ts';
 import { createWrongTokens } from './wrong-tokens.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
-  config: AccessConfig & Pick<Config, 'RUN_CONCURRENCY'>;
+  config: AccessConfig & Pick<Config, 'RETENTION_DAYS' | 'RUN_CONCURRENCY'>;
   /** Where status and counters are read. Default: the store itself. */
   view?: OpsContext['view'];
 }
@@ -25,6 +25,7 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
   const context: OpsContext = {
     ...options,
     wrongTokens,
+    retentionDays: config.RETENTION_DAYS,
     view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
     access: createAccess(config, options, wrongTokens),

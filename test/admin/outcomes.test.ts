@@ -43,9 +43,14 @@ test('the last hour of a handler is what its counters have grown by; a sample of
     }),
   ];
   expect(Object.fromEntries(attemptsBetween(samples))).toEqual({
-    reply: { succeeded: 18, failed: 2, p95: 200 },
-    fresh: { succeeded: 1, failed: 0, p95: 50 },
+    reply: { succeeded: 18, failed: 2, took: took({ 5: 1, 200: 19 }), p95: 200 },
+    fresh: { succeeded: 1, failed: 0, took: took({ 50: 1 }), p95: 50 },
   });
   expect(attemptsBetween([]).size).toBe(0);
-  expect(attemptsBetween(samples.slice(0, 2)).get('reply')).toEqual({ succeeded: 0, failed: 0, p95: null });
+  expect(attemptsBetween(samples.slice(0, 2)).get('reply')).toEqual({
+    succeeded: 0,
+    failed: 0,
+    took: took({}),
+    p95: null,
+  });
 });

@@ -45,7 +45,7 @@ test('a PostgreSQL store without instances is not taken for a file', () => {
 
 test('the status has a line of them after the processes', () => {
   showStatus(statusOf(INSTANCES), 0, READY, '');
-  expect(text).toMatch(/^processes +receive up, run up, keep up\ninstances +(.*)\nevents/);
+  expect(text).toMatch(/^Receiving\. .*\n\nprocesses +receive up, run up, keep up\ninstances +(.*)\nevents/);
   expect(text).toContain(`  2 up, first:11 leads; third:33 lost since ${LOST}\n`);
 });
 

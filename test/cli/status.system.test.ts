@@ -51,7 +51,7 @@ test('E40: alarms and processes come from the receiver, not from the last signs 
   const { code, out } = await status(file.path);
   expect(code).toBe(0);
   expect(out).toMatch(
-    /^processes +receive up, run down, keep up\n.*the store cannot be written; figures are those of before/,
+    /^Not receiving\. The store cannot be written: .*\n\nprocesses +receive up, run down, keep up\n.*the store cannot be written; figures are those of before/,
   );
   expect(out).toMatch(/events +3 stored/);
   expect(out).toMatch(/alarm +store_unwritable since 2026.*df -h/);
@@ -88,7 +88,7 @@ test.each([
 ])('the answer of %s on the same port is not shown for this store', async (_, say) => {
   said = say();
   const { out } = await status(file.path);
-  expect(out).toMatch(/^processes +receive down, run down, keep down\n/);
+  expect(out).toMatch(/^Not receiving\. .*\n\nprocesses +receive down, run down, keep down\n/);
   expect(out).not.toContain('store_unwritable');
 });
 
@@ -102,7 +102,7 @@ test('E40: a store that cannot even be read does not hide the alarm', async () =
   said = stateOf(fingerprintOf(path));
   const { code, out, err } = await status(path);
   expect(code).toBe(1);
-  expect(out).toMatch(/receive up, run down, keep up\nalarm +store_unwritable/);
+  expect(out).toMatch(/^Not receiving\. [^]*receive up, run down, keep up\nalarm +store_unwritable/);
   expect(err).toContain('locked by another process');
   expect(JSON.parse((await status(path, '--json')).out)).toMatchObject({ alarms: [{ name: 'store_unwritable' }] });
   db.close();

@@ -47,7 +47,8 @@ async function setUp() {
   const free = { bytes: 0 };
   const alarms = createAlarms({ store, clock, log, alertUrl, compose: COMPOSE, freeBytes: () => free.bytes, accounts });
   const view = createView({ store: store.read, account: () => accounts.latest(), up: () => alarms.up() });
-  const config = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined, RUN_CONCURRENCY: 32 };
+  const none = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined };
+  const config = { ...none, RETENTION_DAYS: 30, RUN_CONCURRENCY: 32 };
   const disk = async () => ({ storeBytes: 1, logBytes: 1, freeBytes: 1 });
   const server = createOpsServer({ config, store, view, rules: RULES, clock, log, disk, onChange: () => {} });
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));

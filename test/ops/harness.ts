@@ -99,5 +99,6 @@ export const NOTHING_SET: OpsOptions['config'] = {
   OPS_TOKEN: undefined,
   OPS_READ_TOKEN: undefined,
   OPS_ORIGIN: undefined,
+  RETENTION_DAYS: 30,
   RUN_CONCURRENCY: 32,
 };

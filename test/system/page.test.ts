@@ -7,6 +7,7 @@ import { chromium, type Browser, type BrowserContextOptions, type Page } from 'p
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { fanOut, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/harness.ts';
+import { violations } from './axe.ts';
 import { CHROMIUM } from './chromium.ts';
 
 const SHOTS = process.env['PAGE_SHOTS'];
@@ -16,6 +17,9 @@ const SCREENS = {
   events: '/events',
   'events-none': '/events?type=None&session=5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11',
   event: `/events/c%3A9223372036854775805`,
+  handlers: '/handlers',
+  handler: `/handlers/hand-${'o'.repeat(120)}`,
+  'handler-old': '/handlers/handoff?older=30m',
   letters: '/dead-letters',
   group: '/dead-letters?group=1',
   reconciliation: '/reconciliation',
@@ -67,7 +71,8 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
   /** No text of a chart is cut off at its edge. */
   async function expectWholeWords(page: Page): Promise<void> {
     const cut = await page.evaluate(
-      "[...document.querySelectorAll('svg text')].filter((text) => text.getBBox().x < 0).map((text) => text.textContent)",
+      `[...document.querySelectorAll('svg text')].filter((text) => text.getBoundingClientRect().left <
+        text.closest('figure').getBoundingClientRect().left).map((text) => text.textContent)`,
     );
     expect(cut, page.url()).toEqual([]);
   }
@@ -87,6 +92,7 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
           await expectWholeWords(page);
           expect(await page.evaluate('window.owned')).toBeUndefined();
           expect(await page.locator('main h1').count()).toBe(1);
+          expect(await violations(page), screen).toEqual([]);
           await shoot(page, `${state}-${screen}-${name}`);
           await page.context().close();
         }
@@ -109,6 +115,84 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
     expect(ops.text()).toContain('fetched by hand');
     await page.click('.again');
     expect(await page.locator('.message').count()).toBe(0);
+  });
+
+  test.each([true, false])(
+    'handlers are paused and resumed, one and all, with JavaScript: %s',
+    async (javaScriptEnabled) => {
+      ops = await createOps();
+      await healthy(ops);
+      const page = await open('/', { javaScriptEnabled });
+      const state = () => page.textContent('td[data-name=state]');
+      await page.click('button:has-text("Pause")');
+      expect(await page.textContent('.message')).toContain('Answer is paused');
+      expect(await state()).toContain('paused');
+      expect(await page.textContent('nav')).toMatch(/Handlers 1 paused/);
+      await page.click('button:has-text("Resume")');
+      expect(await state()).toContain('running');
+      await page.click('nav >> text=Handlers');
+      await page.click('summary:has-text("Pause all")');
+      await page.fill('#reason-all', 'a bot misbehaves');
+      await page.click('button:has-text("Pause all handlers now")');
+      expect(await ops.store.state.get('paused')).toMatchObject({ '*': { reason: 'a bot misbehaves' } });
+      expect(await state()).toContain('a bot misbehaves');
+      await page.click('button:has-text("Resume all")');
+      expect(await ops.store.state.get('paused')).toEqual({});
+    },
+  );
+
+  test('the keyboard alone pauses a handler with a reason', async () => {
+    ops = await createOps();
+    await healthy(ops);
+    const page = await open('/handlers/answer');
+    await page.focus('#pause > summary');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
+    await page.keyboard.type('answers twice');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.message');
+    expect(await ops.store.state.get('paused')).toMatchObject({ answer: { reason: 'answers twice' } });
+    expect(page.url()).toMatch(/\/handlers\/answer$/);
+  });
+
+  test('old waiting tasks are counted, then discarded, without JavaScript', async () => {
+    ops = await createOps();
+    await trouble(ops);
+    ops.clock.time += 3_600_000;
+    const page = await open('/handlers/handoff', { javaScriptEnabled: false });
+    await page.selectOption('#older', '30m');
+    await page.click('button:has-text("Count them")');
+    await page.fill('#reason-old', 'too old to answer');
+    await page.click('button:has-text("Discard these 3 tasks for good")');
+    expect(await page.textContent('.message')).toContain('3 tasks will be skipped');
+    await expect.poll(async () => (await ops.store.read.status(ops.clock.time)).tasks.skipped).toBe(4);
+  });
+
+  test('title, icon and counts follow the state without a reload, and the focus stays in the navigation', async () => {
+    ops = await createOps();
+    await healthy(ops);
+    const page = await open('/handlers');
+    await page.selectOption('#every', '2');
+    await page.focus('nav a >> nth=1');
+    const icon = await page.getAttribute('[rel=icon]', 'href');
+    expect(await page.title()).toBe('Handlers · webhook receiver');
+    await ops.store.alarms.raise('dead_letters', 'because', ops.clock.time);
+    await expect.poll(() => page.title(), { timeout: 10_000 }).toMatch(/^● Degraded · Handlers/);
+    expect(await page.getAttribute('[rel=icon]', 'href')).not.toBe(icon);
+    expect(await page.textContent('nav')).toContain('Overview 1 alarm');
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Events');
+  });
+
+  test('charts are folded on a phone and open on a wide screen, without JavaScript', async () => {
+    ops = await createOps();
+    await healthy(ops);
+    const phone = await open('/', { viewport: PHONE, javaScriptEnabled: false });
+    expect(await phone.locator('figure').first().isVisible()).toBe(false);
+    await phone.click('summary:has-text("Over time")');
+    expect(await phone.locator('figure').first().isVisible()).toBe(true);
+    const wide = await open('/', { javaScriptEnabled: false });
+    expect(await wide.locator('figure').first().isVisible()).toBe(true);
+    expect(await wide.locator('summary:has-text("More over time")').isVisible()).toBe(false);
   });
 
   test('refreshes by itself, and keeps what a person was typing', async () => {

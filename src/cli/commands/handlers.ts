@@ -1,5 +1,5 @@
 // Lists the handlers: their state, what waits, and how their attempts of the last hour ended.
-import { recentAttempts } from '../../admin/recent-attempts.ts';
+import { NO_ATTEMPTS, recentAttempts } from '../../admin/recent-attempts.ts';
 import { EXIT } from '../../base/errors.ts';
 import type { HandlerFigures } from '../../store/read.ts';
 import { parse, type Command } from '../lib/command.ts';
@@ -14,7 +14,10 @@ const command: Command = {
     const { values } = parse(args, { flags: ['json'], names: false });
     const handlers = await withStore(async (store) => {
       const [all, recent] = [await store.read.handlers(store.now()), await recentAttempts(store.read, store.now())];
-      return all.map((one) => ({ ...one, lastHour: recent.get(one.name) ?? { succeeded: 0, failed: 0, p95: null } }));
+      return all.map((one) => {
+        const { took: _, ...lastHour } = recent.get(one.name) ?? NO_ATTEMPTS;
+        return { ...one, lastHour };
+      });
     });
     if (values.json) printJson({ handlers });
     else

@@ -1,15 +1,20 @@
-// Shows the health of the kit: figures of the store, processes, alarms.
+// Shows the health of the kit: a sentence, figures of the store, processes, alarms.
+import { health } from '../../admin/health.ts';
 import { EXIT } from '../../base/errors.ts';
+import type { AlarmRules } from '../../keep/module.ts';
+import { UNREAD } from '../../keep/view.ts';
 import type { ReceiverState } from '../../receive/app.ts';
 import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import { StoreError } from '../../store/store.ts';
 import type { Status } from '../../store/read.ts';
 import { parse, type Command } from '../lib/command.ts';
+import * as modules from '../lib/modules.ts';
 import { clean, fail, print, printJson } from '../lib/print.ts';
 import { clock, readiness, withStore, type Readiness } from '../lib/store.ts';
 
 const QUIET_MS = 180_000;
+const { RULES }: Partial<Record<string, AlarmRules>> = modules;
 
 const command: Command = {
   summary: 'health: events, tasks, recovery, alarms',
@@ -50,10 +55,16 @@ export function withState(status: Status, state: ReceiverState | undefined): Sta
 function showUnread(error: string, { processes, alarms }: ReceiverState, json = false): number {
   if (json) printJson({ processes, alarms, error });
   else {
+    if (alarms.length > 0) begin({ ...UNREAD, processes, alarms });
     line('processes', livesOf(processes));
     showAlarms(alarms);
   }
   return fail(clean(error));
+}
+
+function begin(status: Status): void {
+  const { word, words } = health(status, RULES ?? {});
+  print(`${word}. ${words}\n`);
 }
 
 function line(name: string, value: string | number | null): void {
@@ -92,6 +103,7 @@ async function isReady(): Promise<number> {
 
 export function show(status: Status, missed: number, { words, ready, listens }: Readiness, signatures: string): void {
   const { reconcile, stream, processes, failures, failureRun, undecided } = status;
+  begin(status);
   line('processes', livesOf(processes));
   if (processes.receive === 'down' || (listens && !ready))
     line('', `the receiver says: ${words}${listens && !ready ? '; figures are those of before' : ''}`);

@@ -4,7 +4,7 @@ import type { Job } from '../../admin/jobs.ts';
 import { keyLink, why } from './events.ts';
 import { discardWords, retryWords } from './selected.ts';
 import { html, type Html } from './shell/html.ts';
-import { action, code, count, figures, hidden, reason, table, time } from './shell/parts.ts';
+import { action, code, confirm, count, figures, hidden, reason, table, time } from './shell/parts.ts';
 
 export interface LettersPage {
   /** The number of dead letters: of the requested handler or group, or of all if neither was requested. */
@@ -63,7 +63,7 @@ export function lettersScreen(
     </p>`;
 }
 
-function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boolean): Html {
+export function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boolean): Html {
   const verb = what === 'retry' ? 'Retry' : 'Discard';
   const end = {
     running: '',
@@ -130,7 +130,7 @@ function awaiting(waiting: number, mayChange: boolean, now: number, concurrency:
     ${
       mayChange
         ? html`<div class="fix">
-            ${confirm('retry-waiting', 'Retry waiting tasks', retryWords(waiting, concurrency), action('/dead-letters/retry', `Retry ${waiting === 1 ? 'it' : `all ${count(waiting)}`} now`, html`${hidden('state', 'ready')} ${hidden('at', now)}`))}
+            ${confirm('retry-waiting', 'Retry waiting tasks', html`${retryWords(waiting, concurrency)} ${action('/dead-letters/retry', `Retry ${waiting === 1 ? 'it' : `all ${count(waiting)}`} now`, html`${hidden('state', 'ready')} ${hidden('at', now)}`)}`)}
           </div>`
         : null
     }`;
@@ -142,15 +142,7 @@ function fix(which: Html, dead: number, now: number, concurrency: number): Html 
   const these = html`${which} ${hidden('at', now)} ${hidden('count', dead)}`;
   const discard = html`${these} ${reason('reason-all')}`;
   return html`<div class="fix">
-    ${confirm('retry-all', `Retry ${all}`, retryWords(dead, concurrency), action('/dead-letters/retry', `Retry ${all} now`, these))}
-    ${confirm('discard-all', `Discard ${all}`, discardWords(dead), action('/dead-letters/discard', `Discard ${all} for good`, discard, 'bad'))}
+    ${confirm('retry-all', `Retry ${all}`, html`${retryWords(dead, concurrency)} ${action('/dead-letters/retry', `Retry ${all} now`, these)}`)}
+    ${confirm('discard-all', `Discard ${all}`, html`${discardWords(dead)} ${action('/dead-letters/discard', `Discard ${all} for good`, discard, 'bad')}`)}
   </div>`;
-}
-
-/** The first click opens the form, the second sends it. While it is open, the page does not refresh (live.js). */
-function confirm(id: string, title: string, words: Html, form: Html): Html {
-  return html`<details id="${id}">
-    <summary>${title}</summary>
-    ${words} ${form}
-  </details>`;
 }

@@ -1,8 +1,10 @@
 // The routes of the pages: each screen gets its data, and each form its use case from admin/.
+import type { Context } from 'koa';
 import { copiesOf, maskedOf } from '../../admin/copies.ts';
 import { streamOf } from '../../admin/export.ts';
-import { eventFilterOf, taskFilterOf } from '../../admin/filters.ts';
+import { duration, eventFilterOf, taskFilterOf } from '../../admin/filters.ts';
 import { closeGap } from '../../admin/gaps.ts';
+import { pauseHandler, resumeHandler } from '../../admin/handlers.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
 import { taskChange, type Action, type Shown } from '../../admin/tasks.ts';
@@ -13,10 +15,13 @@ import type { OpsContext } from '../context.ts';
 import { lettersScreen } from './dead-letters.ts';
 import { eventScreen } from './event.ts';
 import { eventsScreen } from './events.ts';
-import { overview, RANGES, samplesOf, type Range } from './overview.ts';
+import { AGES, handlerScreen } from './handler.ts';
+import { handlersScreen } from './handlers.ts';
+import { overview } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
 import { selectedScreen } from './selected.ts';
 import { quarantined, refused, reread } from './refused.ts';
+import { besides, rangeOf, samplesOf } from './samples.ts';
 import { runbookScreen } from './runbook.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
 import type { Html } from './shell/html.ts';
@@ -27,6 +32,8 @@ const QUARANTINE = 200;
 /** As many events as a page of the list can have. */
 const MOST_SELECTED = 500;
 const LANES = 8;
+/** The maximum of causes that the screen of a handler shows. */
+const CAUSES = 20;
 const GROUPS = 200;
 
 /** Adds all pages. Returns the function that answers addresses without a route. */
@@ -34,6 +41,7 @@ export function addPages(context: OpsContext): Frame['lost'] {
   const frame = createFrame(context);
   addOverview(frame, context);
   addEvents(frame, context);
+  addHandlers(frame, context);
   addDeadLetters(frame, context);
   addReconciliation(frame, context);
   addRefused(frame, context);
@@ -41,16 +49,60 @@ export function addPages(context: OpsContext): Frame['lost'] {
   return frame.lost;
 }
 
-function addOverview({ screen }: Frame, { store, rules }: OpsContext): void {
-  screen('/', 'Overview', async ({ ctx, status, now, reads }) => {
-    const asked = ctx.query['range'];
-    const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
+function addOverview({ screen }: Frame, { store, rules, disk, retentionDays }: OpsContext): void {
+  screen('/', 'Overview', async ({ ctx, status, health, now, reads, mayChange }) => {
+    const range = rangeOf(ctx.query['range']);
     // The overview must appear and report the fault if the store cannot be read.
     const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
+    const { recent, week } = (await orNone(() => besides(store.read, now))) ?? { recent: [], week: [] };
+    const handlers = (await orNone(() => store.read.handlers(now))) ?? [];
     const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
     const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
-    return overview({ status, mismatch, samples, now, lanes, range, rules });
+    const extent = (await orNone(() => store.read.extent())) ?? null;
+    const backup = null;
+    const size = (await orNone(() => disk())) ?? null;
+    const figures = { status, health, mismatch, now, mayChange, rules, retentionDays, disk: size, extent, backup };
+    return overview({ ...figures, range, samples, recent, week, handlers, lanes });
   });
+}
+
+function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsContext): void {
+  const path = '/handlers';
+  const named = (ctx: Context): string => ctx['params']['name'] ?? '';
+  const rowsOf = async ({ now, mayChange }: Visit) => {
+    const [samples, { recent }] = [await samplesOf(store.read, '1h', now), await besides(store.read, now)];
+    return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
+  };
+  screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
+  screen(`${path}/:name`, ':name', async (visit) => {
+    const { ctx, now, reads, mayChange } = visit;
+    const rows = await rowsOf(visit);
+    const handler = rows.handlers.find(({ name }) => name === named(ctx));
+    const detail = handler && (await reads.handler(handler.name, now));
+    if (!handler || !detail) return undefined;
+    const { groups } = await reads.groups({ handler: handler.name, limit: CAUSES });
+    const age = String(ctx.query['older']);
+    const before = mayChange && Object.hasOwn(AGES, age) ? now - duration.parse(age) : null;
+    const filter = before !== null && { ...waitingBefore(handler.name, before), changedBy: now };
+    const old = filter ? { before, tasks: (await store.admin.matching(filter, now)).length } : undefined;
+    return handlerScreen({ ...rows, handler, detail, groups, jobs: jobs.list().slice(0, 1), old });
+  });
+  const pause = (form: URLSearchParams, handler: string | null): Promise<string> =>
+    pauseHandler(store, { handler, reason: form.get('reason') ?? '' }, clock.now());
+  change(`${path}/pause`, path, (form) => pause(form, null));
+  change(`${path}/resume`, path, () => resumeHandler(store, null, clock.now()));
+  change(`${path}/:name/pause`, path, (form, ctx) => pause(form, named(ctx)));
+  change(`${path}/:name/resume`, path, (_, ctx) => resumeHandler(store, named(ctx), clock.now()));
+  change(`${path}/:name/discard`, path, async (form, ctx) => {
+    const filter = waitingBefore(named(ctx), Number(form.get('before')) || 0);
+    const asked = taskChange('discard', filter, form.get('reason') ?? '');
+    const { of } = await jobs.start({ ...asked, shown: shownIn(form) });
+    return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will be skipped`;
+  });
+}
+
+function waitingBefore(handler: string, receivedBefore: number): TaskFilter {
+  return { state: 'ready', handler, receivedBefore };
 }
 
 function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, concurrency }: OpsContext): void {

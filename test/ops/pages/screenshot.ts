@@ -7,7 +7,7 @@ import { createRandom } from '../../../src/tools/random.ts';
 import { createHistory, type SimulatedEvent } from '../../../src/tools/simulator/history.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { readItem } from '../../../src/wire/event.ts';
-import { fanOut, createOps, deliver, end } from '../harness.ts';
+import { fanOut, createOps, deliver, DISK, end } from '../harness.ts';
 
 const PICTURE = fileURLToPath(new URL('overview.png', import.meta.url));
 const HANDLERS = ['reply', 'conversations'];
@@ -17,6 +17,7 @@ const STEPS = 120;
 /** During these steps no delivery arrives. Replay brings their events at the end. */
 const LOST = { from: 31, to: 36 };
 
+Object.assign(DISK, { storeBytes: 12_600_000, logBytes: 4_100_000, freeBytes: 42e9 });
 const ops = await createOps();
 const { store, clock } = ops;
 const random = createRandom(3);
@@ -33,9 +34,9 @@ try {
 
 async function shoot(url: string): Promise<void> {
   const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
-  const page = await browser.newPage({ viewport: { width: 1200, height: 600 }, colorScheme: 'light' });
+  const page = await browser.newPage({ viewport: { width: 1200, height: 940 }, colorScheme: 'light' });
   await page.goto(url);
-  await page.screenshot({ path: PICTURE, fullPage: true });
+  await page.screenshot({ path: PICTURE });
   await browser.close();
 }
 
@@ -77,12 +78,17 @@ async function handleAll(): Promise<void> {
   const { tasks } = await store.read.tasks({ state: 'ready', limit: 1_000 }, clock.time);
   for (const handler of handlers)
     for (let left = tasks.length / handlers.length; left > 0; left--) await end(ops, handler, 'done');
+  for (const name of HANDLERS) {
+    if (random.below(4) === 0) await store.state.note({ [`attempts.retry.${name}`]: 1 });
+    await store.state.note({ [`took.${random.below(9) === 0 ? 500 : 100}.${name}`]: tasks.length / handlers.length });
+  }
 }
 
 /** Puts three tasks into a lane. The first has failed once, and the other two wait for it. */
 async function waitInALane(): Promise<void> {
   for (let n = 0; n < 3; n++) await receive(history.next());
   const [handler = 0] = await fanOut(ops, ['forward'], { lane: `${history.numbers[0]}/15550104` });
+  await store.work.register([...HANDLERS, 'forward']);
   const turn = { now: clock.time, boot: 1, settle: [], fanOut: null, room: 1, handlers: [handler] };
   const [claim] = (await store.work.turn(turn)).claims;
   if (!claim) throw new Error('no task is due');
@@ -100,6 +106,7 @@ async function beat(): Promise<void> {
     {},
     {
       replay: JSON.stringify({ state: 'idle', since: at, lastAt: at, reason: null, progress: null }),
+      receipts: JSON.stringify({ at: clock.time - 240_000, ranMs: 0, marks: [] }),
       watermark: BigInt(history.all().at(-1)?.cursor ?? 0),
       failures: JSON.stringify({ causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt }),
     },

@@ -10,6 +10,12 @@ export interface Series {
   /** Shown beside the name of the series. */
   sum: string;
 }
+/** Something that happened, shown as a vertical line. */
+export interface Mark {
+  at: number;
+  kind: 'restart' | 'alarm';
+  words: string;
+}
 export interface ChartOptions {
   title: string;
   /** The range that the width shows, Unix milliseconds. */
@@ -21,14 +27,23 @@ export interface ChartOptions {
   show: (value: number) => string;
   /** The axis is logarithmic, from 1 up to this value. Absent: linear, up to the greatest value. */
   logUpTo?: number;
+  marks?: Mark[];
 }
 
-const WIDTH = 380;
-const HEIGHT = 128;
-const PLOT = { left: 52, right: 376, top: 8, bottom: 108 };
+/** The plot is stretched to the width of the chart, so these units are no pixels; the height is in pixels. */
+const WIDTH = 1_000;
+const HEIGHT = 100;
+/** Above the plot, pixels. Beneath it are the times. */
+const TOP = 8;
 const ROWS = 12;
+/** The maximum of areas that show figures while the pointer is over them. */
+const AREAS = 60;
+const DAY_MS = 86_400_000;
+const TICK_MINUTES = [1, 5, 15, 60, 120, 360, 1_440, 2_880];
+const TICKS = 5;
 
-export function chart({ title, from, to, times, series, show, logUpTo }: ChartOptions): Html {
+export function chart(options: ChartOptions): Html {
+  const { title, from, to, times, series, show, logUpTo, marks = [] } = options;
   if (times.length === 0) {
     return html`<figure>
       <figcaption><b>${title}</b></figcaption>
@@ -38,57 +53,84 @@ export function chart({ title, from, to, times, series, show, logUpTo }: ChartOp
   const top = logUpTo ?? niceTop(Math.max(...series.flatMap(({ values }) => values.map((value) => value ?? 0))));
   const share = (value: number): number =>
     logUpTo === undefined ? value / top : Math.log(Math.max(1, value)) / Math.log(top);
-  const x = (at: number): number => round(PLOT.left + ((at - from) / (to - from)) * (PLOT.right - PLOT.left));
-  const y = (value: number): number => round(PLOT.bottom - Math.min(1, share(value)) * (PLOT.bottom - PLOT.top));
-  const marks = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
-  const line = (i: number, stretch: number[], values: (number | null)[]): Html => {
+  const x = (at: number): number => round(((at - from) / (to - from)) * WIDTH);
+  const y = (value: number): number => round(HEIGHT - Math.min(1, share(value)) * HEIGHT);
+  const grid = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
+  const line = (name: string, stretch: number[], values: (number | null)[]): Html => {
     const points = stretch.map((at) => [x(times[at] ?? 0), y(values[at] ?? 0)] as const);
     // A line with a single point would be invisible, so it gets a second one.
     const [alone] = points.length === 1 ? points : [];
-    if (alone) points.push([alone[0] - 3, alone[1]]);
-    return html`<polyline class="s${i + 1}" points="${points.join(' ')}" />`;
+    if (alone) points.push([alone[0] - WIDTH / 120, alone[1]]);
+    return html`<polyline class="${name}" points="${points.join(' ')}" />`;
   };
   const id = title.toLowerCase().replaceAll(/[^a-z]+/g, '-');
   const words = series.map(({ name, sum }) => `${name} ${sum}`).join(', ');
   return html`<figure>
     <figcaption>
       <b>${title}</b
-      >${series.map(({ name, sum }, i) => html`<span><span class="s${i + 1}">●</span> ${name} ${sum}</span>`)}
+      >${series.map((one, i) => html`<span><span class="${classOf(one, i)}">●</span> ${one.name} ${one.sum}</span>`)}
+      ${[...new Set(marks.map(({ kind }) => kind))].map((kind) => html`<span><span class="${kind}">┊</span> ${kind}</span>`)}
     </figcaption>
-    <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-labelledby="${id}-title ${id}-words">
+    <svg class="chart" role="img" aria-labelledby="${id}-title ${id}-words">
       <title id="${id}-title">${title}</title>
       <desc id="${id}-words">
         From ${clockTime(from)} to ${clockTime(to)}: ${words}. The table below has the figures.
       </desc>
-      ${marks.map(
-        (mark) =>
-          html`<line class="grid" x1="${PLOT.left}" x2="${PLOT.right}" y1="${y(mark)}" y2="${y(mark)}" /><text
-              x="${PLOT.left - 6}"
-              y="${y(mark) + 3}"
-              text-anchor="end"
-              >${show(mark)}</text
-            >`,
+      ${grid.map((mark) => html`<text x="-6" y="${TOP + y(mark) + 4}" text-anchor="end">${show(mark)}</text>`)}
+      ${ticks(from, to).map(
+        (at) =>
+          html`<text x="${round(x(at) / 10)}%" y="${TOP + HEIGHT + 16}" text-anchor="${anchorOf(x(at))}"
+            >${tickOf(at, to - from)}</text
+          >`,
       )}
-      <text x="${PLOT.left}" y="${HEIGHT - 4}">${clockTime(from)}</text>
-      <text x="${PLOT.right}" y="${HEIGHT - 4}" text-anchor="end">${clockTime(to)}</text>
-      ${series.map(({ values }, i) => stretches(values).map((stretch) => line(i, stretch, values)))}
+      <svg y="${TOP}" height="${HEIGHT}" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none">
+        ${grid.map((mark) => html`<line class="grid" x2="${WIDTH}" y1="${y(mark)}" y2="${y(mark)}" />`)}
+        ${marks.map(({ at, kind }) => html`<line class="${kind}" x1="${x(at)}" x2="${x(at)}" y2="${HEIGHT}" />`)}
+        ${series.map((one, i) => stretches(one.values).map((stretch) => line(classOf(one, i), stretch, one.values)))}
+        ${areas(options, x)}
+      </svg>
     </svg>
     <details>
       <summary>${title} as a table</summary>
-      ${figuresOf(title, times, series, show)}
+      ${figuresOf(options)}
     </details>
   </figure>`;
 }
 
-/** The chart as a table of at most ROWS rows, so that it is short enough for a screen reader. */
-function figuresOf(title: string, times: number[], series: Series[], show: (value: number) => string): Html {
-  const each = Math.ceil(times.length / ROWS);
-  const rows = times.flatMap((at, i) => {
+function classOf({ name }: Series, place: number): string {
+  return name === 'failed' ? 'bad' : `s${place + 1}`;
+}
+
+/** At most this many of the times, with the values there, and what happened since the time before. */
+function thinned({ times, series, show, marks = [] }: ChartOptions, most: number) {
+  const each = Math.ceil(times.length / most);
+  return times.flatMap((at, i) => {
     if ((times.length - 1 - i) % each !== 0) return [];
-    const cells = series.map(({ values }) => values[i] ?? null);
-    return [[clockTime(at), ...cells.map((value) => (value === null ? null : show(value)))]];
+    const since = times[i - each] ?? at - ((times[1] ?? at) - (times[0] ?? at));
+    const values = series.map((one) => (one.values[i] == null ? null : show(one.values[i])));
+    const also = marks.filter((mark) => mark.at > since && mark.at <= at).map(({ words }) => words);
+    return [{ at, since, values, also }];
   });
-  return table(title, ['at, UTC', ...series.map(({ name }) => `#${name}`)], rows, 'no figures');
+}
+
+/** Invisible areas, each of a few steps, with a title that browsers show while the pointer is over them. */
+function areas(options: ChartOptions, x: (at: number) => number): Html[] {
+  return thinned(options, AREAS).map(({ at, since, values, also }) => {
+    const lines = options.series.map(({ name }, i) => `${name} ${values[i] ?? 'unknown'}`);
+    return html`<rect x="${x(since)}" width="${round(x(at) - x(since))}" height="${HEIGHT}">
+      <title>${[`${clockTime(at)} UTC`, ...lines, ...also].join('\n')}</title>
+    </rect>`;
+  });
+}
+
+/** The chart as a table of at most ROWS rows, so that it is short enough for a screen reader. */
+function figuresOf(options: ChartOptions): Html {
+  const { title, series, marks = [] } = options;
+  const also = marks.length > 0 ? ['what happened'] : [];
+  const rows = thinned(options, ROWS).map((one) => {
+    return [clockTime(one.at), ...one.values, ...also.map(() => one.also.join(', '))];
+  });
+  return table(title, ['at, UTC', ...series.map(({ name }) => `#${name}`), ...also], rows, 'no figures');
 }
 
 /** Splits a series where its values are unknown. Each result holds the indexes of one unbroken line. */
@@ -101,6 +143,22 @@ function stretches(values: (number | null)[]): number[][] {
     else found.push([at]);
   }
   return found;
+}
+
+/** At most TICKS round times within the range. */
+function ticks(from: number, to: number): number[] {
+  const step = 60_000 * (TICK_MINUTES.find((minutes) => (to - from) / (60_000 * minutes) <= TICKS) ?? 10_080);
+  const first = Math.ceil(from / step) * step;
+  return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, n) => first + n * step);
+}
+
+/** The first and the last time stay within the chart. */
+function anchorOf(x: number): string {
+  return x < WIDTH * 0.06 ? 'start' : x > WIDTH * 0.94 ? 'end' : 'middle';
+}
+
+function tickOf(at: number, width: number): string {
+  return width > 2 * DAY_MS ? clockTime(at).slice(0, 5) : clockTime(at).slice(6);
 }
 
 /** Rounds up to 1, 2, 5 or 10 times a power of ten. */

@@ -5,12 +5,15 @@ import { readFileSync } from 'node:fs';
 import type { Router } from '@koa/router';
 import type { Context, Middleware } from 'koa';
 import { AdminError } from '../../../admin/error.ts';
+import { health, type Health } from '../../../admin/health.ts';
 import { redacted, type PersonalReads } from '../../../admin/redact.ts';
+import { orNone } from '../../../store/or-none.ts';
 import type { Status } from '../../../store/read.ts';
 import type { OpsContext } from '../../context.ts';
 import type { What } from '../../decision.ts';
 import { createAnswers, goOn, type Answers } from './answer.ts';
 import type { Html } from './html.ts';
+import type { Counts } from './layout.ts';
 
 const FORM_BYTES = 1024 * 1024;
 
@@ -18,6 +21,7 @@ export interface Visit {
   ctx: Context;
   now: number;
   status: Status;
+  health: Health;
   /** If the visitor may not change anything, errors and lane names are redacted: see admin/redact.ts. */
   reads: PersonalReads;
   mayChange: boolean;
@@ -28,11 +32,12 @@ export interface Visit {
 type Show = (visit: Visit) => Promise<Html | undefined>;
 
 export interface Frame {
+  /** A title like `:name` is that parameter of the address. */
   screen: (path: string, title: string, show: Show) => void;
   /**
    * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`, else the argument `to`.
    */
-  change: (path: string, to: string, work: (form: URLSearchParams) => Promise<string>) => void;
+  change: (path: string, to: string, work: (form: URLSearchParams, ctx: Context) => Promise<string>) => void;
   /** Adds a page that asks before a change. The form that leads to it holds what was selected. */
   ask: (path: string, title: string, show: (visit: Visit, form: URLSearchParams) => ReturnType<Show>) => void;
   reveal: (path: string, title: string, show: Show) => void;
@@ -42,7 +47,7 @@ export interface Frame {
 }
 
 export function createFrame(context: OpsContext): Frame {
-  const { router, access, store, view, clock, log } = context;
+  const { router, access, store, view, rules, clock, log } = context;
   const answers = createAnswers(context);
 
   const may =
@@ -64,9 +69,11 @@ export function createFrame(context: OpsContext): Frame {
     const mayChange = access.page(ctx, 'change') === 'allowed';
     const mayReveal = access.page(ctx, 'reveal') === 'allowed';
     const reads = mayChange ? store.read : redacted(store.read);
-    const content = await show({ ctx, now, status, reads, mayChange, mayReveal });
-    if (content) answers.page(ctx, { title, alarms: status.alarms }, content);
-    else answers.lost(ctx, 404);
+    const shown = health(status, rules);
+    const content = await show({ ctx, now, status, health: shown, reads, mayChange, mayReveal });
+    if (!content) return answers.lost(ctx, 404);
+    const shell = { title: ctx['params'][title.slice(1)] ?? title, alarms: status.alarms, health: shown };
+    answers.page(ctx, { ...shell, counts: await countsOf(status, store) }, content);
   }
 
   addLogin(context, answers);
@@ -91,13 +98,19 @@ export function createFrame(context: OpsContext): Frame {
     change(path, to, work) {
       router.post(path, may('change'), async (ctx) => {
         const form = await formOf(ctx);
-        const message = sentence(await wordsOf(work(form)));
+        const message = sentence(await wordsOf(work(form, ctx)));
         log.info({ change: ctx.path, reason: form.get('reason') ?? undefined }, message);
         goOn(ctx, form.get('to') ?? to, message);
       });
     },
     lost: async (ctx) => may('read')(ctx, async () => answers.lost(ctx, ctx.status)),
   };
+}
+
+async function countsOf({ alarms, tasks, quarantined }: Status, store: OpsContext['store']): Promise<Counts> {
+  const pauses = Object.keys((await orNone(() => store.state.get('paused'))) ?? {});
+  const handlers = pauses.includes('*') ? 'all' : pauses.length;
+  return { '/': alarms.length, '/handlers': handlers, '/dead-letters': tasks.dead, '/refused': quarantined };
 }
 
 /** Resolves to the message of the work. If the work throws AdminError, the error's message is taken. */

@@ -1,4 +1,4 @@
-// Fetches the page again every few seconds and replaces its <main>. Focus, scroll positions, open details and field
+// Fetches the page again every few seconds and replaces its <main>, title, icon and counts. Focus, scroll positions, open details and field
 // values survive. Hidden pages are not fetched. Without this script, people refresh the page by hand.
 const every = /** @type {HTMLSelectElement} */ (document.getElementById('every'));
 const live = document.getElementById('live');
@@ -40,6 +40,15 @@ function replaceMain(fresh) {
   if (typeof caret === 'number') target?.setSelectionRange?.(caret, caret);
 }
 
+/** The tab and the navigation carry the state too. The links themselves stay, so that they keep the focus. */
+function replaceState(page) {
+  document.title = page.title;
+  const icon = '[rel=icon]';
+  document.querySelector(icon).href = page.querySelector(icon).href;
+  const links = [...document.querySelectorAll('nav a')];
+  for (const [i, link] of [...page.querySelectorAll('nav a')].entries()) links[i]?.replaceChildren(...link.childNodes);
+}
+
 async function refresh() {
   // Nothing is replaced while text is selected or a revealed body (`data-still`) is shown: both would be lost. Nor while
   // a person selects rows or confirms a change: it must be the change that was read.
@@ -57,11 +66,13 @@ async function refresh() {
       signal: AbortSignal.timeout(10_000),
     });
     const text = await response.text();
-    const fresh = new DOMParser().parseFromString(text, 'text/html').querySelector('main');
+    const page = new DOMParser().parseFromString(text, 'text/html');
+    const fresh = page.querySelector('main');
     if (response.status === 401) say('Logged out: refresh to log in');
     else if (!response.ok || !fresh) say(`Could not refresh (${response.status}); the page is old`);
     else {
       replaceMain(document.adoptNode(fresh));
+      replaceState(page);
       say('');
     }
   } catch {

@@ -72,6 +72,12 @@ export function time(at: string | null): Html {
   return html`<time datetime="${at}" title="${at}">${at.slice(0, 19).replace('T', ' ')}</time>`;
 }
 
+/** How long ago it was; the exact time is its title. */
+export function ago(at: string | null, now: number): Html {
+  if (at === null) return NOTHING;
+  return html`<time datetime="${at}" title="${at}">${span((now - Date.parse(at)) / 1000)} ago</time>`;
+}
+
 /** A duration in at most two units: `42 s`, `3 min`, `5 h 12 min`, `9 d 4 h`. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));
@@ -81,13 +87,39 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3_600)} h`;
 }
 
+export function size(bytes: number): string {
+  const [unit, name] = bytes < 1e6 ? [1e3, 'kB'] : bytes < 1e9 ? [1e6, 'MB'] : [1e9, 'GB'];
+  return `${(bytes / unit).toLocaleString('en', { maximumSignificantDigits: 3 })} ${name}`;
+}
+
 /** An id, a key or another long name, in the font of code. It may break at any character. */
 export function code(text: string | null): Html {
   return text === null ? NOTHING : html`<code>${text}</code>`;
 }
 
+export function state(tone: string, words: Cell): Html {
+  return html`<span class="state ${tone}">${words}</span>`;
+}
+
+/** A part of a screen that is folded on a phone, and always open on a wide screen: see style.css. */
+export function fold(title: string, content: Html): Html {
+  return html`<h2 class="wide">${title}</h2>
+    <details class="fold">
+      <summary>${title}</summary>
+      ${content}
+    </details>`;
+}
+
+/** The first click opens the form, the second sends it. While it is open, the page does not refresh (live.js). */
+export function confirm(id: string, words: string, form: Html): Html {
+  return html`<details id="${id}">
+    <summary>${words}</summary>
+    ${form}
+  </details>`;
+}
+
 /** A form with one button. Its fields travel in the body of the request, never in the address. */
-export function action(to: string, button: string, fields: Html | null, tone = ''): Html {
+export function action(to: string, button: Html | string, fields: Html | null, tone = ''): Html {
   return html`<form method="post" action="${to}">${fields} <button class="${tone}">${button}</button></form>`;
 }
 
@@ -95,8 +127,14 @@ export function hidden(name: string, value: string | number): Html {
   return html`<input type="hidden" name="${name}" value="${value}" />`;
 }
 
-/** A required input for the reason of a change. The reason is stored and logged. */
-export function reason(id: string, label = 'Reason'): Html {
+/** An input for the reason of a change. The reason is stored and logged. */
+export function reason(id: string, label = 'Reason', isRequired = true): Html {
   return html`<label for="${id}">${label}</label>
-    <input id="${id}" name="reason" required minlength="3" maxlength="500" autocomplete="off" />`;
+    <input
+      id="${id}"
+      name="reason"
+      ${isRequired ? html`required minlength="3"` : null}
+      maxlength="500"
+      autocomplete="off"
+    />`;
 }

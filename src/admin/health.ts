@@ -1,32 +1,33 @@
-// The health of the kit: one sentence, which stands first on the overview, and its colour.
-import { FAILURES_FROM } from '../../receive/delivery-health.ts';
-import type { AlarmRules } from '../../keep/module.ts';
-import type { Alarm, Status } from '../../store/read.ts';
-import { count } from './shell/parts.ts';
+// The health of the kit: one word, one sentence and a colour. The page, its icon and `npx kit status` begin with it.
+import { FAILURES_ALLOWED, FAILURES_FROM } from '../receive/delivery-health.ts';
+import type { AlarmRules } from '../keep/module.ts';
+import type { Alarm, Status } from '../store/read.ts';
 
-interface Health {
+export interface Health {
+  word: 'Receiving' | 'Degraded' | 'Not receiving';
   words: string;
   tone: 'good' | 'warn' | 'bad';
 }
 
 export function health(status: Status, rules: AlarmRules): Health {
   const { processes, alarms } = status;
-  if (!canCommit(alarms, rules)) {
-    return {
-      words:
-        'The store cannot be written: deliveries get 503, and no handler goes on. The alarm below says why. The service retries its deliveries. The figures are those of before.',
-      tone: 'bad',
-    };
-  }
+  if (!canCommit(alarms, rules))
+    return bad(
+      'Not receiving',
+      'The store cannot be written: deliveries get 503, and no handler goes on. The alarm below says why. The service retries its deliveries. The figures are those of before.',
+    );
   const down = Object.entries(processes).flatMap(([role, state]) => (state === 'down' ? [role] : []));
-  if (down.includes('receive'))
-    return { words: 'Not receiving: the receive process is down. Start it: npm start.', tone: 'bad' };
+  if (down.includes('receive')) return bad('Not receiving', 'The receive process is down. Start it: npm start.');
   if (down.length > 0)
-    return {
-      words: `Receiving, but ${down.join(' and ')} ${down.length === 1 ? 'is' : 'are'} down: see the log.`,
-      tone: 'bad',
-    };
-  return alarms.length > 0 ? unwell(status, rules) : { words: well(status), tone: 'good' };
+    return bad(
+      'Degraded',
+      `Deliveries are taken, but ${down.join(' and ')} ${down.length === 1 ? 'is' : 'are'} down: see the log.`,
+    );
+  return alarms.length > 0 ? unwell(status, rules) : { word: 'Receiving', words: well(status), tone: 'good' };
+}
+
+function bad(word: Health['word'], words: string): Health {
+  return { word, words, tone: 'bad' };
 }
 
 /** False if an alarm says that deliveries cannot be committed. */
@@ -41,13 +42,11 @@ function rulesOf(alarms: Alarm[], rules: AlarmRules): AlarmRules[string][] {
 function unwell({ alarms, failureRun }: Status, rules: AlarmRules): Health {
   const up = rulesOf(alarms, rules);
   const attention = alarms.length === 1 ? '1 alarm needs attention' : `${alarms.length} alarms need attention`;
-  const come = up.some(({ deliveries }) => deliveries === 'missing')
-    ? 'Deliveries are missing.'
-    : failureRun >= FAILURES_FROM
-      ? 'Deliveries are refused.'
-      : 'Receiving.';
+  const areMissing = up.some(({ deliveries }) => deliveries === 'missing');
+  const areRefused = failureRun >= FAILURES_FROM;
   return {
-    words: `${come} ${attention}.`,
+    word: areMissing || failureRun >= FAILURES_ALLOWED ? 'Not receiving' : 'Degraded',
+    words: `Deliveries are ${areMissing ? 'missing' : areRefused ? 'refused' : 'taken'}. ${attention}.`,
     tone: up.some(({ gravity }) => gravity === 'critical') ? 'bad' : 'warn',
   };
 }
@@ -57,7 +56,9 @@ function well({ events, tasks, unassigned, reconcile, watermark }: Status): stri
     return 'All is ready, and nothing has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
   const waiting = tasks.ready + tasks.held + tasks.running + unassigned;
   const work =
-    waiting === 0 ? 'all is handled' : `${count(waiting)} ${waiting === 1 ? 'task is' : 'tasks are'} on the way`;
+    waiting === 0
+      ? 'all is handled'
+      : `${waiting.toLocaleString('en')} ${waiting === 1 ? 'task is' : 'tasks are'} on the way`;
   if (reconcile.state === 'off')
     return `All is well: deliveries are taken, ${work}. Missed events are not fetched: set API_BASE_URL and API_KEY.`;
   return `All is well: deliveries are taken, ${work}, and nothing is missing${watermark === null ? ' as far as known' : ''}.`;
