@@ -90,7 +90,7 @@ function scan(text: Buffer, most: number, onItem: (from: number, to: number, val
       at = end;
     } else if (byte === CLOSE || byte === CLOSE_LIST) {
       if (inList && depth === 2) {
-        const isEmpty = item.from === list.from && isBlank(text, item.from, at);
+        const isEmpty = item.from === list.from && text.subarray(item.from, at).every((blank) => BLANKS.has(blank));
         if (!isEmpty) endItem(at);
         list.to = at;
         inList = false;
@@ -122,10 +122,6 @@ function endOfString(text: Buffer, from: number): number | undefined {
     if ((at - first) % 2 === 0) return at;
   }
   return undefined;
-}
-
-function isBlank(text: Buffer, from: number, to: number): boolean {
-  return text.subarray(from, to).every((byte) => BLANKS.has(byte));
 }
 
 function tooMany(most: number): ServiceError {

@@ -88,7 +88,7 @@ const KEPT_WITHOUT_CURSOR = 10;
 
 /** Keeps up to `limit` items, those with the lowest cursors. `more`: items were dropped and must be read again. */
 export function choose(events: unknown[], after: Cursor | null, limit: number) {
-  const items = events.map((item) => ({ cursor: cursorOf(item), item }));
+  const items = events.map((item) => ({ cursor: parseCursor((item as { cursor?: unknown } | null)?.cursor), item }));
   const floating = items.filter(({ cursor }) => !cursor).map(({ item }) => item);
   const aside = floating.slice(0, KEPT_WITHOUT_CURSOR);
   const placed = items.filter((one): one is { cursor: Cursor; item: unknown } => one.cursor !== undefined);
@@ -98,10 +98,6 @@ export function choose(events: unknown[], after: Cursor | null, limit: number) {
     .toSorted((a, b) => compareCursors(a.cursor, b.cursor))
     .filter(({ cursor }, i, sorted) => cursor !== sorted[i - 1]?.cursor);
   return { placed: wanted.slice(0, limit), aside, withoutCursor: floating.length, more: wanted.length > limit };
-}
-
-function cursorOf(item: unknown): Cursor | undefined {
-  return parseCursor((item as { cursor?: unknown } | null)?.cursor);
 }
 
 function readOne(item: unknown, cursor: Cursor | null): Reading {

@@ -76,7 +76,7 @@ export async function startRecovery(options: RecoveryOptions) {
   void follow();
   return {
     /** Call it when an event arrives above the watermark. */
-    prove(): void {
+    prove: (): void => {
       reconciler.prove();
       replay.wake();
     },

@@ -61,7 +61,7 @@ export function createCallLimit({ all, store, clock, log }: CallLimitOptions) {
     share,
     refresh,
     /** Like the global fetch. An answer 429 lowers the pace. */
-    async fetch(...request: Parameters<Fetch>): Promise<Response> {
+    fetch: async (...request: Parameters<Fetch>): Promise<Response> => {
       const response = await fetch(...request);
       if (response.status === 429) await lower();
       return response;

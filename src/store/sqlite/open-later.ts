@@ -19,9 +19,6 @@ export function openLater(path: string, open: () => Store): Store {
       return methods[name]?.(...args);
     };
   }
-  function roleOf(role: keyof Roles): object {
-    return new Proxy({}, { get: (_, name) => methodOf(role, String(name)) });
-  }
   function tryToOpen(): Store {
     if (failed && performance.now() - failed.after < PAUSE_MS) throw failed.error;
     try {
@@ -36,7 +33,7 @@ export function openLater(path: string, open: () => Store): Store {
       if (name === 'close' || name === 'ring' || name === 'onRing')
         return () => (name === 'close' ? opened?.close() : undefined);
       if (name === 'now') return () => opened?.now() ?? systemClock.now();
-      return roleOf(name as keyof Roles);
+      return new Proxy({}, { get: (__, method) => methodOf(name as keyof Roles, String(method)) });
     },
   });
 }

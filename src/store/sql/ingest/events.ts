@@ -73,7 +73,9 @@ export function createIngest(session: Session, { events, failing = new Set(), on
       events.begin?.(isApart);
       return work();
     };
-    const accepted = await session.write(write, ...locksOf(batch));
+    // Only the instance that leads reads history.
+    const locks: Lock[] = isPage(batch) ? ['door', 'lead'] : ['door'];
+    const accepted = await session.write(write, ...locks);
     events.committed?.();
     return accepted;
   }
@@ -115,11 +117,6 @@ export function createIngest(session: Session, { events, failing = new Set(), on
 }
 
 export type Dropped = (what: string, error: unknown) => void;
-
-/** Only the instance that leads reads history. */
-function locksOf(batch: Batch): Lock[] {
-  return isPage(batch) ? ['door', 'lead'] : ['door'];
-}
 
 function asideOf(reading: Reading, reason: string): Reading {
   if ('unreadable' in reading) return reading;

@@ -57,7 +57,7 @@ export function createReplayStore(session: Session, accept: IngestStore['accept'
   return {
     lowestDelivered: async () => (await lowestDelivered.get()) ?? null,
     lowerWatermark: watermark.lower,
-    watermarkAhead: watermark.ahead,
+    watermarkAhead: (...given) => watermark.ahead(...given),
     ceiling: watermark.ceiling,
     giveUpWatermark: (now) =>
       session.write(async () => {
