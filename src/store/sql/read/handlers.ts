@@ -7,6 +7,8 @@ import { HANDLERS } from '../work/waiting.ts';
 import { selectionOf, STRETCH } from './selection.ts';
 
 const SLOWEST = 10;
+/** The newest events whose tasks are searched for the slowest. */
+const NEWEST = 2_000;
 const LANES = 10;
 /** The newest events whose types and sessions are offered, and how many sessions. */
 const RECENT = 1_000;
@@ -49,7 +51,7 @@ export function createHandlerReads(
   }>(`
     select t.id as task, ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
     from events e join tasks t on t.id = e.seq * ${HANDLERS} + cast(@handler as bigint)
-    where e.seq > (select coalesce(max(seq), 0) from events) - ${STRETCH} and t.state <> 'ready' and t.attempts > 0
+    where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state <> 'ready' and t.attempts > 0
     order by took desc, t.id limit ${SLOWEST}`);
   const recent = session.statement<{ type: string; session: string | null }>(
     `select type, session_id as session from events where seq > (select max(seq) from events) - ${RECENT} order by seq desc`,
