@@ -11,7 +11,7 @@ import { clock } from '../lib/store.ts';
 const NEEDS = ['ALERT_URL', 'HEARTBEAT_URL', 'OPS_ORIGIN', 'OPS_HOST', 'OPS_PORT'] as const;
 const REMEDY = 'set it to the address that the service shows, then npx kit reload';
 
-const command: Command = {
+export default {
   summary: 'post a test alarm to ALERT_URL, and ping HEARTBEAT_URL',
   usage: 'alert test [--json]',
   async run(args) {
@@ -35,8 +35,7 @@ const command: Command = {
         else fail(`${name} did not take it (${answer}): ${REMEDY}`);
     return tried.every(({ ok }) => ok) ? EXIT.done : EXIT.failed;
   },
-};
-export default command;
+} satisfies Command;
 
 async function attempt(name: string, work: () => Promise<Response>) {
   try {

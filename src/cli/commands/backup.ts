@@ -7,7 +7,7 @@ import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { clock, fileOfStore } from '../lib/store.ts';
 
-const command: Command = {
+export default {
   summary: 'copy the store while the receiver runs',
   usage: 'backup [file] [--json]',
   async run(args) {
@@ -21,8 +21,7 @@ const command: Command = {
     else print(`${to}: ${megabytes(bytes)}. It holds messages: keep it as safe as the store itself.`);
     return EXIT.done;
   },
-};
-export default command;
+} satisfies Command;
 
 async function copy(path: string, to: string): Promise<number> {
   const progress = setInterval(() => {

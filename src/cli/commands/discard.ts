@@ -2,11 +2,10 @@
 import { change } from '../lib/change.ts';
 import type { Command } from '../lib/command.ts';
 
-const command: Command = {
+export default {
   summary: 'give up dead or waiting tasks, with a reason',
   usage: `discard <task id …> --reason TEXT
        npx kit discard --state dead|ready --reason TEXT [--handler NAME] [--group ID]
          [--older-than 30m|6h|2d] [--yes] [--json]`,
   run: (args) => change('discard', args),
-};
-export default command;
+} satisfies Command;

@@ -33,7 +33,7 @@ const CHECKS = [
   handlers,
 ].filter((check) => check !== undefined);
 
-const command: Command = {
+export default {
   summary: 'check everything that a delivery depends on',
   usage: `doctor [--url http://…] [--json]
   --url   checks this address instead of PUBLIC_URL; http and loopback are allowed, to rehearse
@@ -45,8 +45,7 @@ const command: Command = {
     if (values.json) printJson(findings.map(({ check, state, detail, remedy }) => ({ check, state, detail, remedy })));
     return exit;
   },
-};
-export default command;
+} satisfies Command;
 
 type Named = Finding & { check: string };
 

@@ -12,7 +12,7 @@ import { clock, withStore } from '../lib/store.ts';
 
 const STEP = 500;
 
-const command: Command = {
+export default {
   summary: "remove a person's messages; ids, times and outcomes stay",
   usage: 'erase --sender <address> [--dry-run] [--json]',
   async run(args) {
@@ -24,8 +24,7 @@ const command: Command = {
     else print(report(erased, dry));
     return erased.events + erased.quarantined + erased.conflicts > 0 ? EXIT.done : EXIT.failed;
   },
-};
-export default command;
+} satisfies Command;
 
 async function eraseAll(store: Store, sender: string, dry: boolean): Promise<Erased> {
   const isTheirs = isOf(sender);

@@ -10,7 +10,7 @@ import { inert, print, printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'events, newest first',
   usage: `events [--type T] [--session S] [--origin ${origin.options.join('|')}] [--handler NAME]
          [--state STATE] [--contradicted] [--since TIME] [--until TIME]
@@ -48,5 +48,4 @@ const command: Command = {
       return EXIT.done;
     });
   },
-};
-export default command;
+} satisfies Command;

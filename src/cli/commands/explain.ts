@@ -10,7 +10,7 @@ import { parse, UsageError, type Command } from '../lib/command.ts';
 import { clean, count, fail, inert, print, printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 
-const command: Command = {
+export default {
   summary: 'the timeline of one event',
   usage: `explain <key, id or cursor> [--body | --curl | --fixture] [--json]
   --body also shows bodies that contradict it`,
@@ -35,8 +35,7 @@ const command: Command = {
     for (const { at, body: words } of contradictions) print(`contradicted at ${at} by:\n${inert(words)}`);
     return EXIT.done;
   },
-};
-export default command;
+} satisfies Command;
 
 interface Neighbours {
   task: ShownTask;

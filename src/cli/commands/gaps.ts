@@ -6,7 +6,7 @@ import { clean, print } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 import { printList } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'ranges of history that can no longer be fetched',
   usage:
     'gaps [--json]\n       npx kit gaps close <gap> --reason "…"     after you fetched what you need by other means',
@@ -20,8 +20,7 @@ const command: Command = {
     const rows = gaps.map((gap) => [gap.id, gap.openedAt, gap.after, gap.upTo, gap.reason, gap.closedAt, gap.closedBy]);
     return printList(values.json, { gaps }, head, rows, { none: 'no gaps', least: ['by', 'since', 'closed'] });
   },
-};
-export default command;
+} satisfies Command;
 
 async function close(gap: number | undefined, reason = ''): Promise<number> {
   if (gap === undefined) throw new UsageError('which gap? npx kit gaps lists them');

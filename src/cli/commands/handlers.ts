@@ -7,7 +7,7 @@ import { printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'handlers: state, what waits, failures of the last hour',
   usage: 'handlers [--json]',
   async run(args) {
@@ -33,8 +33,7 @@ const command: Command = {
       );
     return EXIT.done;
   },
-};
-export default command;
+} satisfies Command;
 
 function stateOf({ loaded, paused }: HandlerFigures): string {
   if (paused) return `paused since ${paused.since}${paused.reason === null ? '' : `: ${paused.reason}`}`;

@@ -7,7 +7,7 @@ import { print, printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'the instances that share a PostgreSQL store, and which one leads',
   usage: 'instances [--json]',
   async run(args) {
@@ -18,8 +18,7 @@ const command: Command = {
     else show(status, storePath !== null);
     return EXIT.done;
   },
-};
-export default command;
+} satisfies Command;
 
 export function show({ instances, processes }: Pick<Status, 'instances' | 'processes'>, isFile: boolean): void {
   const up = Object.entries(processes).flatMap(([role, state]) => (state === 'up' ? [role] : []));

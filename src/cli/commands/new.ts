@@ -10,7 +10,7 @@ import { printTable } from '../lib/table.ts';
 
 const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url));
 
-const command: Command = {
+export default {
   summary: 'write a handler and its test, or list the templates',
   usage: `new [--json]
        npx kit new <template> <name>
@@ -28,8 +28,7 @@ const command: Command = {
       throw new UsageError('the name begins with a letter or digit; it holds letters, digits, - and _');
     return write(template, name);
   },
-};
-export default command;
+} satisfies Command;
 
 function list(templates: { name: string; line: string }[], json: boolean | undefined): number {
   if (json) printJson(templates);

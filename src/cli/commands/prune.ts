@@ -11,7 +11,7 @@ import { withStore } from '../lib/store.ts';
 const DAY_MS = 86_400_000;
 const STEP = 200;
 
-const command: Command = {
+export default {
   summary: 'remove events older than RETENTION_DAYS, and bodies older than PAYLOAD_RETENTION_DAYS',
   usage: 'prune [--json]',
   async run(args) {
@@ -29,8 +29,7 @@ const command: Command = {
       return EXIT.done;
     });
   },
-};
-export default command;
+} satisfies Command;
 
 async function pruneAll(store: Store, rows: number, bodies: number): Promise<void> {
   const receipts = await store.state.get('receipts');

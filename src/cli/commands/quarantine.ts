@@ -8,7 +8,7 @@ import { printList } from '../lib/table.ts';
 
 const ALL = { newest: 10_000 };
 
-const command: Command = {
+export default {
   summary: 'authentic bytes that are no readable event',
   usage: `quarantine [--limit N] [--json]
        npx kit quarantine show <id>               its bytes, as they came
@@ -30,8 +30,7 @@ const command: Command = {
     const options = { none: 'nothing is quarantined', least: ['bytes', 'origin', 'cursor'] };
     return printList(values.json, { quarantine }, head, rows, options);
   },
-};
-export default command;
+} satisfies Command;
 
 /** A pipe gets the original bytes. On a terminal, control characters are replaced. */
 async function show(id: number): Promise<number> {

@@ -12,7 +12,7 @@ import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { clock, keepIsUp, unlessItReads, withStore } from '../lib/store.ts';
 import { printList } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'fetch what webhooks missed',
   usage: `reconcile [--json]
        npx kit reconcile --from <cursor> [--json]     lower the watermark, and read again from there
@@ -30,8 +30,7 @@ const command: Command = {
       throw new UsageError('--from must be a cursor: npx kit events shows them');
     return withStore((store) => reconcile(store, to, json));
   },
-};
-export default command;
+} satisfies Command;
 
 async function reconcile(store: Store, to: Cursor | undefined, json: boolean): Promise<number> {
   const refused = await unlessItReads(store);

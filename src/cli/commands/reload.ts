@@ -14,7 +14,7 @@ const LOOK_MS = 50;
 /** Maximum wait for the outcome. It exceeds the time limits for loading a file and for ending a handler. */
 const PATIENCE_MS = 90_000;
 
-const command: Command = {
+export default {
   summary: 'read secrets and handlers again, without a restart',
   usage: `reload [--json]
   Reloads every receiver of this store on this machine. With several machines, run it on each.
@@ -36,8 +36,7 @@ const command: Command = {
       return exit;
     });
   },
-};
-export default command;
+} satisfies Command;
 
 async function reload(store: Store, receiver: Process, json = false): Promise<number> {
   const { pid } = receiver;

@@ -14,7 +14,7 @@ import { printList, printTable } from '../lib/table.ts';
 const LISTED = 20;
 const COLUMNS = 'rerun asked handler type from to state seen of tasks untried failing purged'.split(' ');
 
-const command: Command = {
+export default {
   summary: 'run a handler again on past events, in lane order',
   usage: `rerun --handler NAME --from <cursor or time> [--to <cursor or time>]
          [--type TYPE] [--dry-run] [--yes] [--json]
@@ -54,8 +54,7 @@ const command: Command = {
       return followRerun(store, await store.admin.askRerun(plan, store.now()), json);
     });
   },
-};
-export default command;
+} satisfies Command;
 
 function show({ types, events, handler }: RerunPlan): void {
   printTable(

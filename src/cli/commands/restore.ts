@@ -9,7 +9,7 @@ import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { clock, fileOfStore } from '../lib/store.ts';
 
-const command: Command = {
+export default {
   summary: 'replace the store with a backup',
   usage: 'restore <file> [--json]     the receiver must be stopped',
   async run(args) {
@@ -33,5 +33,4 @@ const command: Command = {
       lock.close();
     }
   },
-};
-export default command;
+} satisfies Command;

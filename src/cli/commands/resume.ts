@@ -3,9 +3,8 @@ import { resumeHandler } from '../../admin/handlers.ts';
 import { brake } from '../lib/brake.ts';
 import type { Command } from '../lib/command.ts';
 
-const command: Command = {
+export default {
   summary: 'let a paused handler, or all, go on',
   usage: 'resume <handler> | resume --all',
   run: (args) => brake(args, (store, handler) => resumeHandler(store, handler, store.now())),
-};
-export default command;
+} satisfies Command;

@@ -3,11 +3,10 @@
 import { change } from '../lib/change.ts';
 import type { Command } from '../lib/command.ts';
 
-const command: Command = {
+export default {
   summary: 'run dead, skipped or waiting tasks again',
   usage: `retry <task id …>
        npx kit retry <task id …> --state done     calls to other systems can repeat
        npx kit retry --state dead [--handler NAME] [--group ID] [--older-than 6h] [--yes] [--json]`,
   run: (args) => change('retry', args),
-};
-export default command;
+} satisfies Command;

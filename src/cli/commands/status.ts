@@ -16,7 +16,7 @@ import { clock, readiness, withStore, type Readiness } from '../lib/store.ts';
 const QUIET_MS = 180_000;
 const { RULES }: Partial<Record<string, AlarmRules>> = modules;
 
-const command: Command = {
+export default {
   summary: 'health: events, tasks, recovery, alarms',
   usage: `status [--json] [--ready]
   --ready: exit 1 unless deliveries are accepted; for health checks`,
@@ -40,8 +40,7 @@ const command: Command = {
     }
     return EXIT.done;
   },
-};
-export default command;
+} satisfies Command;
 
 /** Prefers the receiver's own answer, because the store can be out of date. */
 export function withState(status: Status, state: ReceiverState | undefined): Status {

@@ -13,7 +13,7 @@ import { printTable } from '../lib/table.ts';
 
 const SHOWN_LANES = 20;
 
-const command: Command = {
+export default {
   summary: 'tasks, newest first',
   usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID]
          [--older-than 30m|6h|2d] [--before ID] [--limit N] [--json]
@@ -36,8 +36,7 @@ const command: Command = {
       ? showGroups({ ...asked, limit }, json)
       : showTasks((now) => ({ ...taskFilter(asked, now), limit }), json);
   },
-};
-export default command;
+} satisfies Command;
 
 async function showTasks(select: (now: number) => TaskFilter, json: boolean): Promise<number> {
   const { page, handlers } = await withStore(async (store) => ({

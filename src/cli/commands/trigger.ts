@@ -14,7 +14,7 @@ import { samples, type Sample } from '../lib/sample.ts';
 /** All events are made before the first is sent, so their number is limited. */
 const MOST = 10_000;
 
-const command: Command = {
+export default {
   summary: 'send signed events to the receiver',
   usage: `trigger <type> [--set data.body=hi …] [--repeat 3] [--shuffle] [--duplicate]
        [--bad-signature] [--old 400] [--url https://…] [--json]
@@ -68,8 +68,7 @@ const command: Command = {
     else if (expected === 204 && right) print(nextStep(sent[0]?.key ?? ''));
     return right === sent.length ? EXIT.done : EXIT.failed;
   },
-};
-export default command;
+} satisfies Command;
 
 function warnOf(type: string): void {
   const near = nearestType(type);

@@ -8,7 +8,7 @@ import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'the fields of the events that came, beside src/events.ts',
   usage: `types [<type>] [--json]
        npx kit types <type> --schema     a definition to paste into src/events.ts
@@ -31,8 +31,7 @@ const command: Command = {
     else for (const type of types) show(type);
     return EXIT.done;
   },
-};
-export default command;
+} satisfies Command;
 
 interface Row extends Pick<Field, 'named' | 'missing' | 'misfits'> {
   path: string;

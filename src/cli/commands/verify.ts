@@ -11,7 +11,7 @@ import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { keepIsUp, unlessItReads, whyDown, withStore } from '../lib/store.ts';
 import { printList, printTable } from '../lib/table.ts';
 
-const command: Command = {
+export default {
   summary: 'compare history with the service; arrivals by origin and week',
   usage: `verify --from <cursor or time> [--json]     a time: 2026-01-31, 2026-01-31T12:00:00Z
        npx kit verify [--json]     the weekly figures alone`,
@@ -21,8 +21,7 @@ const command: Command = {
     if (positionals.length > 0) throw new UsageError('--from says where to begin');
     return withStore((store) => (from === undefined ? showWeeks(store, json) : verify(store, from, json)));
   },
-};
-export default command;
+} satisfies Command;
 
 async function verify(store: Store, begin: string, json: boolean): Promise<number> {
   const refused = await unlessItReads(store);
