@@ -43,7 +43,7 @@ async function main(command: string | undefined, rest: string[]): Promise<number
     return EXIT.done;
   }
   try {
-    return await found.run(rest);
+    return (await found.run(rest)) ?? EXIT.done;
   } catch (error) {
     return explainFailure(error, found);
   }

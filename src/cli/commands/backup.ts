@@ -2,7 +2,6 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { copyStore } from '../../backups/copy.ts';
-import { EXIT } from '../../base/errors.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { clock, fileOfStore } from '../lib/store.ts';
@@ -19,7 +18,6 @@ export default {
     const bytes = await copy(storePath, to);
     if (values.json) printJson({ file: to, bytes });
     else print(`${to}: ${megabytes(bytes)}. It holds messages: keep it as safe as the store itself.`);
-    return EXIT.done;
   },
 } satisfies Command;
 

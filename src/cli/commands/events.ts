@@ -1,14 +1,13 @@
 // Lists the newest events, or those that match, as a table or as lines of JSON.
 import { once } from 'node:events';
 import { iso } from '../../base/clock.ts';
-import { EXIT } from '../../base/errors.ts';
 import { linesOf, shown } from '../../admin/export.ts';
 import { eventQuery, origin } from '../../admin/filters.ts';
 import { outcomesOf } from '../../admin/outcomes.ts';
 import { number, parse, readOptions, type Command } from '../lib/command.ts';
-import { inert, print, printJson } from '../lib/print.ts';
+import { inert, print } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
-import { printTable } from '../lib/table.ts';
+import { printList } from '../lib/table.ts';
 
 export default {
   summary: 'events, newest first',
@@ -24,28 +23,24 @@ export default {
     });
     const filter = readOptions(eventQuery, values);
     const limit = number('--limit', values.limit) ?? 20;
-    return withStore(async (store) => {
+    await withStore(async (store) => {
       const now = store.now();
       if (values.ndjson) {
         for await (const line of linesOf(store, filter, { now, bodies: values.bodies ?? false }))
           if (!process.stdout.write(inert(line))) await once(process.stdout, 'drain');
-        return EXIT.done;
+        return;
       }
       const { events, next } = await store.read.events({ ...filter, limit }, now);
-      if (values.json) printJson({ events: events.map(shown), next });
-      else {
-        printTable(
-          ['received', 'key', 'type', 'outcome', 'session', 'origin', 'again'],
-          events.map((one) => {
-            const outcome = outcomesOf(one).map(({ words }) => words);
-            const { key, type, sessionId, copies } = one;
-            return [iso(one.receivedAt), key, type, outcome.join(', ') || 'no task', sessionId, one.origin, copies];
-          }),
-          { none: next === null ? 'no event matches' : 'no match so far', least: ['again', 'session', 'origin'] },
-        );
-        if (next !== null) print(`older ones: the same with --before ${next}`);
-      }
-      return EXIT.done;
+      const head = ['received', 'key', 'type', 'outcome', 'session', 'origin', 'again'];
+      const rows = events.map((one) => {
+        const outcome = outcomesOf(one).map(({ words }) => words);
+        const { key, type, sessionId, copies } = one;
+        return [iso(one.receivedAt), key, type, outcome.join(', ') || 'no task', sessionId, one.origin, copies];
+      });
+      const none = next === null ? 'no event matches' : 'no match so far';
+      const least = ['again', 'session', 'origin'];
+      printList(values.json, { events: events.map(shown), next }, head, rows, { none, least });
+      if (!values.json && next !== null) print(`older ones: the same with --before ${next}`);
     });
   },
 } satisfies Command;

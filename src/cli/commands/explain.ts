@@ -1,5 +1,4 @@
 // Shows the timeline of one event, with its tasks.
-import { EXIT } from '../../base/errors.ts';
 import { copiesOf, textOf } from '../../admin/copies.ts';
 import { shown } from '../../admin/export.ts';
 import { unloadedWords } from '../../admin/move.ts';
@@ -14,7 +13,7 @@ export default {
   summary: 'the timeline of one event',
   usage: `explain <key, id or cursor> [--body | --curl | --fixture] [--json]
   --body also shows bodies that contradict it`,
-  async run(args) {
+  async run(args): Promise<number | void> {
     const { values, positionals } = parse(args, { flags: ['json', 'body', 'curl', 'fixture'] });
     const [name] = positionals;
     if (!name || positionals.length > 1) throw new UsageError('one key, id or cursor is needed');
@@ -26,14 +25,13 @@ export default {
     if (values.json) {
       const told = { ...found, event: shown(event), loaded: undefined, others: undefined };
       printJson({ ...told, body: copies?.text, contradictions: values.body ? contradictions : undefined });
-      return EXIT.done;
+      return;
     }
     tellEvent(found);
     for (const near of found.neighbours) tellTask(near, event, found.loaded);
     if (!copies && (values.body || values.curl || values.fixture)) print(`  no body: ${bodyOf(found)}`);
     if (copies) print(inert(values.curl ? copies.curl : values.fixture ? copies.fixture : copies.text));
     for (const { at, body: words } of contradictions) print(`contradicted at ${at} by:\n${inert(words)}`);
-    return EXIT.done;
   },
 } satisfies Command;
 

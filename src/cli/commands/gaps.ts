@@ -1,5 +1,4 @@
 // Lists gaps, and closes a gap by hand.
-import { EXIT } from '../../base/errors.ts';
 import { closeGap } from '../../admin/gaps.ts';
 import { number, parse, UsageError, type Command } from '../lib/command.ts';
 import { clean, print } from '../lib/print.ts';
@@ -22,10 +21,9 @@ export default {
   },
 } satisfies Command;
 
-async function close(gap: number | undefined, reason = ''): Promise<number> {
+async function close(gap: number | undefined, reason = ''): Promise<void> {
   if (gap === undefined) throw new UsageError('which gap? npx kit gaps lists them');
   if (!reason.trim()) throw new UsageError('--reason is needed: what was done about it');
   const words = await withStore((store) => closeGap(store, { gap, reason }, store.now()));
   print(`${words}: ${clean(reason)}`);
-  return EXIT.done;
 }

@@ -1,11 +1,9 @@
 // Lists the handlers: their state, what waits, and how their attempts of the last hour ended.
 import { NO_ATTEMPTS, recentAttempts } from '../../admin/recent-attempts.ts';
-import { EXIT } from '../../base/errors.ts';
 import type { HandlerFigures } from '../../store/read.ts';
 import { parse, type Command } from '../lib/command.ts';
-import { printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
-import { printTable } from '../lib/table.ts';
+import { printList } from '../lib/table.ts';
 
 export default {
   summary: 'handlers: state, what waits, failures of the last hour',
@@ -19,19 +17,14 @@ export default {
         return { ...one, lastHour };
       });
     });
-    if (values.json) printJson({ handlers });
-    else
-      printTable(
-        ['handler', 'state', 'waiting', 'oldest', 'failed', 'p95', 'dead'],
-        handlers.map((one) => {
-          const { succeeded, failed, p95 } = one.lastHour;
-          const share = succeeded + failed === 0 ? null : `${Math.round((100 * failed) / (succeeded + failed))} %`;
-          const oldest = one.oldestSeconds === null ? null : `${Math.round(one.oldestSeconds)} s`;
-          return [one.name, stateOf(one), one.waiting, oldest, share, p95 && `${p95} ms`, one.dead];
-        }),
-        { none: 'no handler was ever loaded', least: ['p95', 'oldest'] },
-      );
-    return EXIT.done;
+    const head = ['handler', 'state', 'waiting', 'oldest', 'failed', 'p95', 'dead'];
+    const rows = handlers.map((one) => {
+      const { succeeded, failed, p95 } = one.lastHour;
+      const share = succeeded + failed === 0 ? null : `${Math.round((100 * failed) / (succeeded + failed))} %`;
+      const oldest = one.oldestSeconds === null ? null : `${one.oldestSeconds} s`;
+      return [one.name, stateOf(one), one.waiting, oldest, share, p95 && `${p95} ms`, one.dead];
+    });
+    printList(values.json, { handlers }, head, rows, { none: 'no handler was ever loaded', least: ['p95', 'oldest'] });
   },
 } satisfies Command;
 

@@ -1,5 +1,4 @@
 // Lists the instances of the kit that share the store.
-import { EXIT } from '../../base/errors.ts';
 import { loadConfig, readEnv } from '../../config.ts';
 import type { Status } from '../../store/read.ts';
 import { parse, type Command } from '../lib/command.ts';
@@ -16,7 +15,6 @@ export default {
     const status = await withStore((store) => store.read.status(store.now()));
     if (values.json) printJson({ instances: status.instances });
     else show(status, storePath !== null);
-    return EXIT.done;
   },
 } satisfies Command;
 

@@ -3,10 +3,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadConfig, readEnv } from '../../config.ts';
-import { EXIT } from '../../base/errors.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
-import { fail, print, printJson } from '../lib/print.ts';
-import { printTable } from '../lib/table.ts';
+import { fail, print } from '../lib/print.ts';
+import { printList } from '../lib/table.ts';
 
 const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url));
 
@@ -30,17 +29,10 @@ export default {
   },
 } satisfies Command;
 
-function list(templates: { name: string; line: string }[], json: boolean | undefined): number {
-  if (json) printJson(templates);
-  else {
-    printTable(
-      ['template', 'what it does'],
-      templates.map(({ name, line }) => [name, line]),
-      { none: 'there are no templates' },
-    );
-    print('\nnpx kit new <template> <name> writes the handler and its test');
-  }
-  return EXIT.done;
+function list(templates: { name: string; line: string }[], json: boolean | undefined): void {
+  const rows = templates.map(({ name, line }) => [name, line]);
+  printList(json, templates, ['template', 'what it does'], rows, { none: 'there are no templates' });
+  if (!json) print('\nnpx kit new <template> <name> writes the handler and its test');
 }
 
 function readTemplates(): { name: string; line: string }[] {
@@ -60,14 +52,12 @@ function lineOf(source: string): string {
   return /^.*?\.(?= |$)/.exec(header)?.[0] ?? header.trim();
 }
 
-function write(template: string, name: string): number {
+function write(template: string, name: string): number | void {
   const { handlersDir } = loadConfig(readEnv(), { only: ['HANDLERS_DIR'] });
   const handler = join(handlersDir, `${name}.ts`);
   const test = resolve('test', 'handlers', `${name}.test.ts`);
   const there = [handler, test].find((path) => existsSync(path));
-  if (there) {
-    return fail(`${there} is there already: choose another name`);
-  }
+  if (there) return fail(`${there} is there already: choose another name`);
   const path = relative(dirname(test), handler);
   const source = (file: string): string => readFileSync(join(TEMPLATES, file), 'utf8');
   create(handler, source(`${template}.ts`));
@@ -75,7 +65,6 @@ function write(template: string, name: string): number {
   print(`${relative('', handler)}\n${relative('', test)}\n`);
   print(`Next: read its header, change it, and run npm test -- ${relative('', test)}`);
   print('npm run dev runs it against the simulated service; npx kit reload loads it in a running receiver');
-  return EXIT.done;
 }
 
 function create(path: string, source: string): void {

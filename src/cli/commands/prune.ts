@@ -1,6 +1,5 @@
 // Removes events and bodies that are older than their retention. `keep` also does this regularly.
 import { loadConfig, readEnv } from '../../config.ts';
-import { EXIT } from '../../base/errors.ts';
 import { settledUpTo } from '../../keep/prune.ts';
 import type { Receipt } from '../../store/keep.ts';
 import type { Store } from '../../store/store.ts';
@@ -19,14 +18,13 @@ export default {
     const { RETENTION_DAYS: rows, PAYLOAD_RETENTION_DAYS: bodies } = loadConfig(readEnv(), {
       only: ['RETENTION_DAYS', 'PAYLOAD_RETENTION_DAYS', 'DATABASE_URL'],
     });
-    return withStore(async (store) => {
+    await withStore(async (store) => {
       const before = (await store.read.status(store.now())).events;
       await pruneAll(store, store.now() - rows * DAY_MS, store.now() - bodies * DAY_MS);
       const { events, floor } = await store.read.status(store.now());
       const removed = before - events;
       if (values.json) printJson({ removed, events, floor });
       else print(`${count(removed, 'event')} removed, ${events} left; floor ${floor ?? '-'}`);
-      return EXIT.done;
     });
   },
 } satisfies Command;

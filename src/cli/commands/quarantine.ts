@@ -33,12 +33,11 @@ export default {
 } satisfies Command;
 
 /** A pipe gets the original bytes. On a terminal, control characters are replaced. */
-async function show(id: number): Promise<number> {
+async function show(id: number): Promise<number | void> {
   const row = await withStore((store) => store.read.quarantined(id));
   if (!row) return missing(id);
   if (process.stdout.isTTY) print(clean(new TextDecoder().decode(row.body)));
   else process.stdout.write(row.body);
-  return EXIT.done;
 }
 
 async function retry(id: number | undefined): Promise<number> {

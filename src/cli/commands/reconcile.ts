@@ -76,13 +76,13 @@ function whyNot(to: Cursor, lowered: Lowered & { done: false }): string {
 }
 
 /** Removes the watermark. Refuses if `keep` has a key, because replay would then begin again at another cursor. */
-async function giveUp(): Promise<number> {
+async function giveUp(): Promise<number | void> {
   const { API_KEY } = loadConfig(readEnv(), { only: ['API_KEY'] });
   if (API_KEY)
     return fail(
       'API_KEY is set. Only without it can the watermark be removed: remove the key, npx kit reload, then run this again',
     );
-  return withStore(async (store) => {
+  return withStore(async (store): Promise<number | void> => {
     const { reconcile: running, processes } = await store.read.status(store.now());
     if (processes.keep === 'up' && running.state !== 'off')
       return fail('the running kit still has API_KEY: npx kit reload without the key, then run this again');
@@ -91,11 +91,10 @@ async function giveUp(): Promise<number> {
     print(
       `the watermark ${watermark} is removed. Events after it are a gap: npx kit gaps. A new key starts without a watermark`,
     );
-    return EXIT.done;
   });
 }
 
-async function showRuns(json = false): Promise<number> {
+async function showRuns(json = false): Promise<void> {
   const runs = await withStore((store) => store.state.get('replay_runs'));
   const head = ['from', 'to', 'runs', 'pages', 'recovered', 'ended'];
   const rows = runs.map((run) => [run.from, run.to, run.runs, run.pages, run.recovered, run.reason ?? run.state]);

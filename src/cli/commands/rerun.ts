@@ -100,7 +100,7 @@ function wordingOf({ id, state, seen, events, made, untried, retrying, kept, pur
   ].join('; ');
 }
 
-async function list(json: boolean): Promise<number> {
+async function list(json: boolean): Promise<void> {
   const reruns = await withStore((store) => store.admin.reruns(LISTED));
   const rows = reruns.map((one) => [
     ...[one.id, one.askedAt, one.handler, one.type, one.from, one.to, one.state],
@@ -110,9 +110,8 @@ async function list(json: boolean): Promise<number> {
   return printList(json, { reruns }, COLUMNS, rows, options);
 }
 
-async function cancel(id: number | undefined): Promise<number> {
+async function cancel(id: number | undefined): Promise<void> {
   if (id === undefined) throw new UsageError('which rerun? npx kit rerun lists them');
   const skipped = await withStore((store) => cancelRerun(store, id, clockOf(store), progress));
   print(`rerun ${id} is cancelled: ${count(skipped, 'waiting task')} skipped`);
-  return EXIT.done;
 }

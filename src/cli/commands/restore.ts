@@ -2,7 +2,6 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { iso } from '../../base/clock.ts';
-import { EXIT } from '../../base/errors.ts';
 import { lockStore } from '../../store/sqlite/lock.ts';
 import { putInPlace } from '../../store/sqlite/admin/backup.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
@@ -28,7 +27,6 @@ export default {
         print('Start the receiver: replay fetches newer events, if API_BASE_URL and API_KEY are set.');
         print('Handlers run again on the events since the backup, with the same ctx.idempotencyKey.');
       }
-      return EXIT.done;
     } finally {
       lock.close();
     }

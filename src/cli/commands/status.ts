@@ -20,7 +20,7 @@ export default {
   summary: 'health: events, tasks, recovery, alarms',
   usage: `status [--json] [--ready]
   --ready: exit 1 unless deliveries are accepted; for health checks`,
-  async run(args) {
+  async run(args): Promise<number | void> {
     const { values } = parse(args, { flags: ['json', 'ready'], names: false });
     if (values.ready) return isReady();
     const receiver = await readiness();
@@ -38,7 +38,6 @@ export default {
       if (!(error instanceof StoreError) || !receiver.state) throw error;
       return showUnread(error.message, receiver.state, values.json);
     }
-    return EXIT.done;
   },
 } satisfies Command;
 

@@ -1,6 +1,5 @@
 // Lists tasks by state and handler. The list leaves out errors and lane names, which may be personal: `explain` shows
 // them.
-import { EXIT } from '../../base/errors.ts';
 import { taskFilter, taskQuery, taskState } from '../../admin/filters.ts';
 import { moveTasks, unloadedWords } from '../../admin/move.ts';
 import type { TaskFilter } from '../../store/read.ts';
@@ -9,7 +8,7 @@ import { number, parse, readOptions, UsageError, type Command } from '../lib/com
 import { clean, count, print, printJson, progress } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
 import { clockOf } from '../../store/clock.ts';
-import { printTable } from '../lib/table.ts';
+import { printList } from '../lib/table.ts';
 
 const SHOWN_LANES = 20;
 
@@ -38,26 +37,21 @@ export default {
   },
 } satisfies Command;
 
-async function showTasks(select: (now: number) => TaskFilter, json: boolean): Promise<number> {
+async function showTasks(select: (now: number) => TaskFilter, json: boolean): Promise<void> {
   const { page, handlers } = await withStore(async (store) => ({
     page: await firstPage(store, select(store.now())),
     handlers: await store.read.handlers(store.now()),
   }));
-  if (json) {
-    printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
-    return EXIT.done;
-  }
-  printTable(
-    ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
-    page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
-    { none: 'no task matches', least: ['type'] },
-  );
+  const shown = { ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) };
+  const head = ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'];
+  const rows = page.tasks.map((one) => [one.id, one.handler, one.state, one.attempts, one.type, one.key, one.dueAt]);
+  printList(json, shown, head, rows, { none: 'no task matches', least: ['type'] });
+  if (json) return;
   const waiting = page.tasks.filter(({ state }) => state === 'ready' || state === 'held');
   for (const { name, loaded } of handlers)
     if (!loaded && waiting.some(({ handler }) => handler === name))
       print(clean(`tasks left waiting: no loaded handler is named ${name}. ${unloadedWords(name)}`));
   if (page.next !== null) print(`more: the same with --before ${page.next}`);
-  return EXIT.done;
 }
 
 /** The first page with tasks. Each page searches a limited number of tasks, so a page can be empty before the end. */
@@ -69,45 +63,38 @@ async function firstPage(store: Store, filter: TaskFilter): ReturnType<Store['re
   }
 }
 
-async function showGroups({ state, handler, limit }: TaskFilter & { limit: number }, json: boolean): Promise<number> {
+async function showGroups({ state, handler, limit }: TaskFilter & { limit: number }, json: boolean): Promise<void> {
   if (state !== 'dead') throw new UsageError('only dead tasks are grouped: --state dead --groups');
   const found = await withStore((store) => store.read.groups({ handler, limit }));
-  if (json) printJson(found);
-  else {
-    printTable(
-      ['group', 'dead', 'handler', 'first', 'last', 'sample', 'cause'],
-      found.groups.map((one) => [one.id, one.dead, one.handler, one.firstAt, one.lastAt, one.key, one.pattern]),
-      { none: '0 dead letters', least: ['first', 'sample', 'last'] },
-    );
-    const next = 'npx kit retry --group <group>, npx kit discard --group <group> --reason TEXT';
-    if (found.dead > 0) print(`${count(found.dead, 'dead letter')}; ${next}`);
-  }
-  return EXIT.done;
+  const head = ['group', 'dead', 'handler', 'first', 'last', 'sample', 'cause'];
+  const rows = found.groups.map((one) => [
+    one.id,
+    one.dead,
+    one.handler,
+    one.firstAt,
+    one.lastAt,
+    one.key,
+    one.pattern,
+  ]);
+  printList(json, found, head, rows, { none: '0 dead letters', least: ['first', 'sample', 'last'] });
+  const next = 'npx kit retry --group <group>, npx kit discard --group <group> --reason TEXT';
+  if (!json && found.dead > 0) print(`${count(found.dead, 'dead letter')}; ${next}`);
 }
 
-async function showLanes(json: boolean): Promise<number> {
+async function showLanes(json: boolean): Promise<void> {
   const found = await withStore((store) => store.read.waitingLanes(SHOWN_LANES));
   const lanes = found.map(({ handler, waiting, more, head }) => {
     return { handler, waiting, more, key: head.key, attempts: head.attempts };
   });
-  if (json) printJson({ lanes });
-  else {
-    printTable(
-      ['handler', 'waiting', 'for', 'its tries'],
-      lanes.map((lane) => [
-        lane.handler,
-        lane.more ? `${lane.waiting} or more` : lane.waiting,
-        lane.key,
-        lane.attempts,
-      ]),
-      { none: 'no task waits for another' },
-    );
-    if (lanes.length > 0) print('why a lane does not advance: npx kit explain <key>');
-  }
-  return EXIT.done;
+  const rows = lanes.map(({ handler, waiting, more, key, attempts }) => {
+    return [handler, more ? `${waiting} or more` : waiting, key, attempts];
+  });
+  const head = ['handler', 'waiting', 'for', 'its tries'];
+  printList(json, { lanes }, head, rows, { none: 'no task waits for another' });
+  if (!json && lanes.length > 0) print('why a lane does not advance: npx kit explain <key>');
 }
 
-async function move(from = '', to = '', json = false): Promise<number> {
+async function move(from = '', to = '', json = false): Promise<void> {
   if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');
   const { moved, steps, since } = await withStore(async (store) => {
     const { waiting } = await store.read.status(store.now());
@@ -116,7 +103,7 @@ async function move(from = '', to = '', json = false): Promise<number> {
   });
   if (json) {
     printJson({ moved, steps, ...(since !== null && { waitingSince: since }) });
-    return EXIT.done;
+    return;
   }
   if (steps > 0)
     print(`${count(steps, 'step')} of setup moved from ${from} to ${to}; repeat this command once ${to} is loaded`);
@@ -127,5 +114,4 @@ async function move(from = '', to = '', json = false): Promise<number> {
         `events since ${since} waited for ${from}, without tasks yet: npx kit rerun --handler ${to} --from ${since} makes those that ${to} lacks`,
       ),
     );
-  return EXIT.done;
 }

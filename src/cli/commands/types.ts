@@ -1,5 +1,4 @@
 // Shows the fields of the events that came, beside the schemas in src/events.ts, and writes the schema of a new type.
-import { EXIT } from '../../base/errors.ts';
 import { ITEM, KEY, type Field } from '../../admin/fields.ts';
 import { learnTypes, NEWEST, type LearnedType } from '../../admin/types.ts';
 import { textOf } from '../../admin/type-text.ts';
@@ -15,7 +14,7 @@ export default {
   Reads the ${NEWEST} newest events of each type: names of fields and kinds of values, never a value.
   in     the share of the events, or of the objects, that have the field
   ${KEY}  a key that may name a person, like a phone number`,
-  async run(args) {
+  async run(args): Promise<number | void> {
     const { values, positionals } = parse(args, { flags: ['json', 'schema'] });
     const [only] = positionals;
     if (positionals.length > 1 || (values.schema && !only)) throw new UsageError('one event type is needed');
@@ -29,7 +28,6 @@ export default {
     else if (values.json)
       printJson(types.map(({ root, ...type }) => ({ ...type, misfits: root.misfits, fields: rowsOf(root) })));
     else for (const type of types) show(type);
-    return EXIT.done;
   },
 } satisfies Command;
 

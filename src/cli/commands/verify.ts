@@ -19,7 +19,9 @@ export default {
     const { values, positionals } = parse(args, { text: ['from'], flags: ['json'] });
     const { from, json = false } = values;
     if (positionals.length > 0) throw new UsageError('--from says where to begin');
-    return withStore((store) => (from === undefined ? showWeeks(store, json) : verify(store, from, json)));
+    return withStore<number | void>((store) =>
+      from === undefined ? showWeeks(store, json) : verify(store, from, json),
+    );
   },
 } satisfies Command;
 
@@ -63,7 +65,7 @@ function show({ from, at, events, types }: VerifyAccount): void {
     );
 }
 
-async function showWeeks(store: Store, json: boolean): Promise<number> {
+async function showWeeks(store: Store, json: boolean): Promise<void> {
   const weeks = await store.read.arrivals();
   const head = ['week of', 'type', 'brought first by', 'events', 'late on average', 'at worst'];
   const rows = weeks.map((sum) => {

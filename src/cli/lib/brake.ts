@@ -1,5 +1,4 @@
 // The arguments of `pause` and `resume`: one handler, or --all.
-import { EXIT } from '../../base/errors.ts';
 import type { Store } from '../../store/store.ts';
 import { parse, UsageError } from './command.ts';
 import { clean, print } from './print.ts';
@@ -9,11 +8,10 @@ import { withStore } from './store.ts';
 export async function brake(
   args: string[],
   work: (store: Store, handler: string | null, reason: string | undefined) => Promise<string>,
-): Promise<number> {
+): Promise<void> {
   const { values, positionals } = parse(args, { text: ['reason'], flags: ['all'] });
   const [handler = null, ...more] = positionals;
   if (more.length > 0 || (handler === null) !== (values.all ?? false))
     throw new UsageError('name one handler, or --all: npx kit handlers lists them');
   print(clean(await withStore((store) => work(store, handler, values.reason))));
-  return EXIT.done;
 }

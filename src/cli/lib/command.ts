@@ -10,8 +10,8 @@ export interface Command {
   /** One line, which `npx kit --help` shows for the command. */
   summary: string;
   usage: string;
-  /** Resolves to the exit code. Throws UsageError, AdminError, ConfigError, StoreError. */
-  run(args: string[]): Promise<number>;
+  /** Resolves to the exit code, if the command did not succeed. Throws UsageError, AdminError, ConfigError, StoreError. */
+  run(args: string[]): Promise<number | void>;
 }
 
 export class UsageError extends Error {

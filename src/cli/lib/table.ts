@@ -1,7 +1,6 @@
 // Tables that fit the terminal. On a terminal they are coloured.
 import { styleText } from 'node:util';
 import stringWidth from 'string-width';
-import { EXIT } from '../../base/errors.ts';
 import { clean, print, printJson } from './print.ts';
 
 type Cell = string | number | null;
@@ -64,11 +63,10 @@ export function printTable(head: string[], rows: Cell[][], { none = 'nothing', l
   for (const line of cells) printLine(line, tonedByState);
 }
 
-/** Prints the rows as a table, or with `--json` what they show. Returns the exit code. */
-export function printList(json: boolean | undefined, shown: object, ...table: Parameters<typeof printTable>): number {
+/** Prints the rows as a table, or with `--json` what they show. */
+export function printList(json: boolean | undefined, shown: object, ...table: Parameters<typeof printTable>): void {
   if (json) printJson(shown);
   else printTable(...table);
-  return EXIT.done;
 }
 
 function widest([titles = [], ...cells]: string[][]): number[] {
