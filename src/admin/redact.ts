@@ -1,6 +1,6 @@
 // Hides lane names and error messages from readers: people with OPS_READ_TOKEN. Both may name a person, because a lane
 // is often named after a conversation, and an error may quote a message.
-import type { ReadStore, ShownTask, WaitingLane } from '../store/read.ts';
+import type { ReadStore } from '../store/read.ts';
 
 const SESSION = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/i;
 /** A reader sees the class of an error and its line in the handler, but not the message between them. */
@@ -13,38 +13,26 @@ export type PersonalReads = Pick<ReadStore, 'event' | 'tasks' | 'groups' | 'wait
 /** Returns the same reads, but their answers hide error messages and lane names. */
 export function redacted(store: PersonalReads): PersonalReads {
   return {
-    async event(name, now) {
-      const found = await store.event(name, now);
-      return found && { ...found, tasks: found.tasks.map(redactTask), attempts: found.attempts.map(withoutWords) };
-    },
-    async tasks(filter, now) {
-      const { tasks, next } = await store.tasks(filter, now);
-      return { tasks: tasks.map(redactTask), next };
-    },
-    async groups(filter) {
-      const { dead, groups } = await store.groups(filter);
-      return { dead, groups: groups.map((group) => ({ ...withoutWords(group), pattern: kindOf(group.error ?? '') })) };
-    },
-    waitingLanes: async (limit, handler) => (await store.waitingLanes(limit, handler)).map(redactLane),
-    async handler(name, now) {
-      const found = await store.handler(name, now);
-      if (!found) return undefined;
-      const failing = found.failing.map((one) => ({ ...one, pattern: kindOf(one.error), error: kindOf(one.error) }));
-      return { ...found, failing, lanes: found.lanes.map(redactLane) };
-    },
+    event: async (...asked) => hide(await store.event(...asked)),
+    tasks: async (...asked) => hide(await store.tasks(...asked)),
+    groups: async (...asked) => hide(await store.groups(...asked)),
+    waitingLanes: async (...asked) => hide(await store.waitingLanes(...asked)),
+    handler: async (...asked) => hide(await store.handler(...asked)),
   };
 }
 
-function redactLane(one: WaitingLane): WaitingLane {
-  return { ...one, lane: laneOf(one.lane), head: withoutWords(one.head) };
-}
-
-function redactTask(task: ShownTask): ShownTask {
-  return { ...withoutWords(task), lane: task.lane && laneOf(task.lane) };
-}
-
-function withoutWords<Shown extends { error: string | null }>(shown: Shown): Shown {
-  return { ...shown, error: shown.error && kindOf(shown.error) };
+/** Hides the fields `error`, `lane` and `pattern` at any depth, so that no new part of an answer shows one. */
+function hide<Shown>(shown: Shown): Shown {
+  if (typeof shown !== 'object' || shown === null) return shown;
+  if (Array.isArray(shown)) return shown.map(hide) as Shown;
+  const { error, lane } = shown as { error?: string | null; lane?: string | null };
+  const hidden = { error: error && kindOf(error), lane: lane && laneOf(lane), pattern: kindOf(error ?? '') };
+  return Object.fromEntries(
+    Object.entries(shown).map(([name, value]) => [
+      name,
+      name in hidden ? hidden[name as keyof typeof hidden] : hide(value),
+    ]),
+  ) as Shown;
 }
 
 function kindOf(error: string): string {
