@@ -29,17 +29,9 @@ export interface AlarmsOptions extends ObserverOptions {
   signal?: AbortSignal | undefined;
 }
 
-export interface Alarms {
-  /** Evaluates the rules, also while the store cannot be read or written. */
-  step: () => Promise<void>;
-  /** Posts new, risen and ended alarms, and daily reminders. Resolves when all posts have succeeded or failed. */
-  notify: () => Promise<void>;
-  up: () => Alarm[];
-  /** Whether webhooks were silent at the last step. */
-  silent: () => boolean;
-}
+export type Alarms = ReturnType<typeof createAlarms>;
 
-export function createAlarms(options: AlarmsOptions): Alarms {
+export function createAlarms(options: AlarmsOptions) {
   const { store, clock, log, alertUrl, compose, reconcileNow, signal } = options;
   const raised = createRaised({ clock, log, notifier: createNotifier({ url: alertUrl, compose, clock, log, signal }) });
   const look = createObserver(options);
@@ -66,19 +58,22 @@ export function createAlarms(options: AlarmsOptions): Alarms {
   }
 
   return {
-    async step() {
+    /** Evaluates the rules, also while the store cannot be read or written. */
+    step: async (): Promise<void> => {
       await orNone(restore);
       const { seen, read } = await look(raised.up());
       if (read) askReplay(seen);
       raised.update(evaluate(KEEP_RULES, seen, options.kit));
       await save();
     },
-    async notify() {
+    /** Posts new, risen and ended alarms, and daily reminders. Resolves when all posts have succeeded or failed. */
+    notify: async (): Promise<void> => {
       await raised.notify();
       await save();
     },
-    up: () => raised.up(),
-    silent: () => silent,
+    up: (): Alarm[] => raised.up(),
+    /** Whether webhooks were silent at the last step. */
+    silent: (): boolean => silent,
   };
 }
 

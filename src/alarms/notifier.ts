@@ -9,11 +9,15 @@ const CALL_MS = 10_000;
 /** The pause after failed posts: twice `first` after one failure, doubled by each further failure, at most `most`. */
 const PAUSE_MS = { first: 1_000, most: 300_000 };
 
-export interface Notifier {
-  /** Resolves to whether the post was accepted. During a pause it resolves to false at once; the caller retries. */
-  post(news: News): Promise<boolean>;
-  /** Sets the address for later posts. Undefined: nobody is notified, and every post counts as accepted. */
-  use(url: string | undefined, compose: Compose): void;
+export type Notifier = ReturnType<typeof createNotifier>;
+
+interface NotifierOptions {
+  url: string | undefined;
+  compose: Compose;
+  clock: Clock;
+  log: Logger;
+  /** Aborts the post in progress. */
+  signal?: AbortSignal | undefined;
 }
 
 /** Resolves to the answer, without its body. Rejects if there is none, or if it is a redirect. */
@@ -36,20 +40,7 @@ export function reasonOf(error: unknown): string {
   return code ?? (message === 'unexpected redirect' ? 'a redirect' : name);
 }
 
-export function createNotifier({
-  url,
-  compose,
-  clock,
-  log,
-  signal,
-}: {
-  url: string | undefined;
-  compose: Compose;
-  clock: Clock;
-  log: Logger;
-  /** Aborts the post in progress. */
-  signal?: AbortSignal | undefined;
-}): Notifier {
+export function createNotifier({ url, compose, clock, log, signal }: NotifierOptions) {
   let failures = 0;
   let pausedUntil = -Infinity;
 
@@ -60,7 +51,8 @@ export function createNotifier({
   }
 
   return {
-    async post(news) {
+    /** Resolves to whether the post was accepted. During a pause it resolves to false at once; the caller retries. */
+    async post(news: News): Promise<boolean> {
       if (!url) return true;
       if (clock.monotonic() < pausedUntil) return false;
       const taken = await isTaken(url, news).catch((error: unknown) => {
@@ -71,7 +63,8 @@ export function createNotifier({
       if (!taken) pausedUntil = clock.monotonic() + Math.min(PAUSE_MS.most, PAUSE_MS.first * 2 ** failures);
       return taken;
     },
-    use(next, nextCompose) {
+    /** Sets the address for later posts. Undefined: nobody is notified, and every post counts as accepted. */
+    use(next: string | undefined, nextCompose: Compose): void {
       compose = nextCompose;
       if (next === url) return;
       url = next;

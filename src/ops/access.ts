@@ -11,28 +11,13 @@ import type { WrongTokens } from './wrong-tokens.ts';
 
 export type AccessConfig = Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
 
-export interface Access {
-  /** Whether OPS_TOKEN is set. Without it, nobody may see a body. */
-  canReveal: boolean;
-  /** For programs: they need a bearer token, unless no token is set. Sessions do not count. */
-  program(ctx: Context, what: What): Decision | 'throttled';
-  /** For browsers: a session counts like its token. A form must come from a page of this port. */
-  page(ctx: Context, what: What): Decision;
-  /** Opens a session if the token is right, however many wrong ones came before. */
-  login(ctx: Context, token: string): Promise<'in' | 'wrong' | 'throttled'>;
-  /** Throws StoreError if the store still holds the session. */
-  logout(ctx: Context): Promise<void>;
-  /** Reads the session of the request. Call it before the others. */
-  look(ctx: Context): Promise<void>;
-  /** Whether the request has a session that a log-out can end. */
-  session(ctx: Context): boolean;
-}
+export type Access = ReturnType<typeof createAccess>;
 
 export function createAccess(
   config: AccessConfig,
   rest: Pick<SessionOptions, 'store' | 'clock'>,
   wrongTokens: WrongTokens,
-): Access {
+) {
   const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
   const outside = origin === undefined ? undefined : new URL(origin);
   const open = token === undefined && readToken === undefined;
@@ -60,23 +45,28 @@ export function createAccess(
   }
 
   return {
+    /** Whether OPS_TOKEN is set. Without it, nobody may see a body. */
     canReveal,
-    program(ctx, what) {
+    /** For programs: they need a bearer token, unless no token is set. Sessions do not count. */
+    program(ctx: Context, what: What): Decision | 'throttled' {
       const given = open ? undefined : bearerOf(ctx);
       const isWrong = given !== undefined && !holderOf(given);
       if (isWrong && wrongTokens.refuse(ctx, 'bearer') === 'throttled') return 'throttled';
       return decide({ ...asked(ctx, false), what, canReveal });
     },
-    page: (ctx, what) => decide({ ...asked(ctx, true), what, canReveal }),
-    async login(ctx, given) {
+    /** For browsers: a session counts like its token. A form must come from a page of this port. */
+    page: (ctx: Context, what: What): Decision => decide({ ...asked(ctx, true), what, canReveal }),
+    /** Opens a session if the token is right, however many wrong ones came before. */
+    async login(ctx: Context, given: string): Promise<'in' | 'wrong' | 'throttled'> {
       const who = holderOf(given);
       if (!who) return wrongTokens.refuse(ctx, 'form');
       await sessions.begin(ctx, who);
       return 'in';
     },
-    logout: (ctx) => sessions.end(ctx),
-    look: (ctx) => sessions.look(ctx),
-    session: (ctx) => sessions.of(ctx) !== undefined,
+    logout: (ctx: Context) => sessions.end(ctx),
+    look: (ctx: Context) => sessions.look(ctx),
+    /** Whether the request has a session that a log-out can end. */
+    session: (ctx: Context): boolean => sessions.of(ctx) !== undefined,
   };
 }
 

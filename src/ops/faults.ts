@@ -6,14 +6,11 @@ import { StoreError } from '../store/store.ts';
 
 const STATUS = { input: 400, missing: 404, busy: 409 } as const;
 
-export interface Fault {
-  status: number;
-  /** Empty: the request itself cannot be read. */
-  words: string;
-}
-
-/** What to answer if a request has caused this error. Undefined: the error is a bug of the kit. */
-export function faultOf(error: unknown): Fault | undefined {
+/**
+ * What to answer if a request has caused this error. Without words, the request itself cannot be read. Undefined: the
+ * error is a bug of the kit.
+ */
+export function faultOf(error: unknown): { status: number; words: string } | undefined {
   if (error instanceof ZodError) return { status: 400, words: faultsOf(error) };
   if (error instanceof AdminError) return { status: STATUS[error.code], words: error.message };
   if (error instanceof StoreError) return { status: 503, words: error.message };
