@@ -1,57 +1,52 @@
 // The screen of dead letters, grouped by cause. Its forms retry one of them, and retry or discard a group or all.
-import type { DeadGroup, ShownTask } from '../../store/read.ts';
+import { taskFilterOf } from '../../admin/filters.ts';
 import type { Job } from '../../admin/jobs.ts';
+import type { DeadGroup } from '../../store/read.ts';
+import type { OpsContext } from '../context.ts';
 import { keyLink, why } from './events.ts';
 import { discardWords, retryWords } from './selected.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, code, confirm, count, figures, hidden, reason, table, time } from './shell/parts.ts';
 
-export interface LettersPage {
-  /** The number of dead letters: of the requested handler or group, or of all if neither was requested. */
-  dead: number;
-  groups: DeadGroup[];
-  handler: string | undefined;
-  /** One page of dead letters of the requested group. Undefined: no group was requested. */
-  tasks: ShownTask[] | undefined;
-  next: number | null;
-  jobs: Job[];
-  concurrency: number;
-  /** The number of ready tasks: each waits until it can run, or for its next attempt. */
-  waiting: number;
-  now: number;
-}
+/** The maximum of causes that the screen shows. */
+const GROUPS = 200;
 
-export function lettersScreen(
-  { dead, groups, handler, tasks, next, jobs, waiting, now, concurrency }: LettersPage,
-  mayChange: boolean,
-): Html {
-  const [group] = groups;
-  const one = tasks !== undefined && group ? group : undefined;
+export async function lettersScreen(
+  { ctx, now, status, reads, mayChange }: Visit,
+  { jobs, concurrency }: OpsContext,
+): Promise<Html> {
+  const { handler, group: id, before, limit } = taskFilterOf(ctx.query, now);
+  const { dead, groups } = await reads.groups({ handler, id, limit: GROUPS });
+  const page = id === undefined ? undefined : await reads.tasks({ group: id, before, limit }, now);
+  const waiting = status.tasks.ready;
+  const one = page && groups[0];
   const which = one
     ? hidden('group', one.id)
     : handler === undefined
       ? hidden('state', 'dead')
       : hidden('handler', handler);
   const whose = handler === undefined ? 'in all' : `of ${handler}`;
-  return html`${jobs.map((job) => jobOf(job, mayChange))}
-    ${tasks || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
+  const running = jobs.list().slice(0, 3);
+  return html`${running.map((job) => jobOf(job, mayChange))}
+    ${page || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
     ${dead === 0 || one ? null : html`<p><strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.</p>`}
     ${one ? sample(one) : null} ${mayChange && dead > 0 ? fix(which, dead, now, concurrency) : null}
     ${
       one
-        ? letters(tasks ?? [], one, next, mayChange)
+        ? letters(page, one, mayChange)
         : table(
             'By handler and cause, largest first',
             ['handler', 'cause', '#dead', 'first', 'last', 'sample'],
-            groups.map(({ id, handler: name, pattern, dead: of, firstAt, lastAt, key }) => [
+            groups.map(({ id: its, handler: name, pattern, dead: of, firstAt, lastAt, key }) => [
               html`<a href="/dead-letters?handler=${encodeURIComponent(name)}">${name}</a>`,
-              html`<a href="/dead-letters?group=${id}" class="why">${pattern || 'without words'}</a>`,
+              html`<a href="/dead-letters?group=${its}" class="why">${pattern || 'without words'}</a>`,
               of,
               time(firstAt),
               time(lastAt),
               keyLink(key),
             ]),
-            tasks
+            page
               ? 'No dead letters of this cause are left.'
               : 'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
           )
@@ -97,7 +92,11 @@ function sample({ handler, dead, pattern, error, firstAt, lastAt, key }: DeadGro
     }`;
 }
 
-function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, mayChange: boolean): Html {
+function letters(
+  { tasks, next }: Awaited<ReturnType<Visit['reads']['tasks']>>,
+  { id }: DeadGroup,
+  mayChange: boolean,
+): Html {
   return html`${table(
     'Dead letters of this cause, newest first',
     ['died', 'key', 'type', '#attempts', 'why', ''],

@@ -1,35 +1,28 @@
-// The screen of one event: timeline, tasks with their neighbours in the lane, and body. Pure functions without HTTP.
+// The screen of one event: timeline, tasks with their neighbours in the lane, and body.
 import { iso } from '../../base/clock.ts';
-import { CONFLICTS, type ShownTask } from '../../store/read.ts';
+import { CONFLICTS, type ReadStore, type ShownTask } from '../../store/read.ts';
 import { REPEATS } from '../../admin/tasks.ts';
 import { NOT_KEPT, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
-import type { Copies } from '../../admin/copies.ts';
+import { copiesOf, maskedOf, type Copies } from '../../admin/copies.ts';
 import { keyLink, linkOf, whole, why } from './events.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, code, figures, hidden, reason, table, time } from './shell/parts.ts';
-
-interface Neighbours {
-  task: ShownTask;
-  earlier: ShownTask[];
-  later: ShownTask[];
-}
-
-export interface EventPage {
-  found: Found;
-  neighbours: Neighbours[];
-  /** The body with types and lengths instead of values. Null: the body was purged. */
-  masked: string | null;
-  revealed: Copies | undefined;
-}
 
 const PURGED = html`<p class="empty">Purged: only the facts above are left.</p>`;
 const ERASED = html`<p class="empty">Erased by npx kit erase: only the facts above are left.</p>`;
 
-export function eventScreen(
-  { found, neighbours, masked, revealed }: EventPage,
-  may: { change: boolean; reveal: boolean },
-): Html {
+export async function eventScreen(
+  { ctx, now, reads, mayChange, mayReveal }: Visit,
+  read: Pick<ReadStore, 'body' | 'neighbours'>,
+  isRevealed: boolean,
+): Promise<Html | undefined> {
+  const found = await reads.event(ctx['params']['key'] ?? '', now);
+  if (!found) return undefined;
   const { event, tasks } = found;
+  const body = await read.body(event.key);
+  const inLanes = tasks.filter(({ lane }) => lane !== null);
+  const lanes = await Promise.all(inLanes.map(async (task) => inLane(task, await read.neighbours(task.id, now))));
   return html`${summary(found)}
     <h2>Timeline</h2>
     ${table(
@@ -54,13 +47,13 @@ export function eventScreen(
         task.attempts,
         code(task.lane),
         time(task.dueAt),
-        may.change ? fixTask(task) : '',
+        mayChange ? fixTask(task) : '',
       ]),
       'No task: no handler was there for its type, it was erased before, or run has not read it yet.',
     )}
-    ${neighbours.map(inLane)}
+    ${lanes}
     <h2>Body</h2>
-    ${masked === null ? (found.erased ? ERASED : PURGED) : revealed ? inClear(event.key, revealed) : inShape(event.key, masked, may.reveal)}`;
+    ${body === null ? (found.erased ? ERASED : PURGED) : isRevealed ? inClear(event.key, copiesOf(event, body)) : inShape(event.key, maskedOf(body), mayReveal)}`;
 }
 
 function summary({ event, aliases, conflicts }: Found): Html {
@@ -83,7 +76,7 @@ function summary({ event, aliases, conflicts }: Found): Html {
     </p>`;
 }
 
-function inLane({ task, earlier, later }: Neighbours): Html {
+function inLane(task: ShownTask, { earlier, later }: Record<'earlier' | 'later', ShownTask[]>): Html {
   return html`<h3>Its neighbours in the lane of ${task.handler}, by cursor</h3>
     ${table(
       `Neighbours in the lane of ${task.handler}, by cursor`,

@@ -1,24 +1,19 @@
-// The list of events with its search form. Pure functions without HTTP.
+// The list of events with its search form.
 import { iso } from '../../base/clock.ts';
-import type { EventFilter, ListedEvent, Offers } from '../../store/read.ts';
-import { origin, taskState } from '../../admin/filters.ts';
+import type { EventFilter, ListedEvent, Offers, ReadStore } from '../../store/read.ts';
+import { eventFilterOf, origin, taskState } from '../../admin/filters.ts';
 import { outcomesOf } from '../../admin/outcomes.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, code, hidden, table, time } from './shell/parts.ts';
 
-export interface EventsPage {
-  filter: EventFilter;
-  offers: Offers;
-  events: ListedEvent[];
-  /** Whether every event of this page is selected. */
-  all: boolean;
-  next: number | null;
-}
-
-export function eventsScreen(
-  { filter, offers, events, all, next }: EventsPage,
-  may: { change: boolean; reveal: boolean },
-): Html {
+export async function eventsScreen(
+  { ctx, now, mayChange, mayReveal }: Visit,
+  read: Pick<ReadStore, 'events' | 'offers'>,
+): Promise<Html> {
+  const filter = eventFilterOf(ctx.query);
+  const [{ events, next }, offers] = [await read.events(filter, now), await read.offers()];
+  const all = ctx.query['select'] === 'all';
   const { limit: _, before, ...asked } = filter;
   const query = queryOf(asked);
   const empty =
@@ -28,12 +23,12 @@ export function eventsScreen(
         ? html`No event matches. <a href="/events">All events</a>`
         : 'No event has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
   return html`${filters(asked, offers, query !== '')}
-    ${may.change && events.length > 0 ? selection(queryOf({ ...asked, before }), all) : null}
+    ${mayChange && events.length > 0 ? selection(queryOf({ ...asked, before }), all) : null}
     ${table(
       'Events, newest first',
-      [...(may.change ? [''] : []), 'received', 'key', 'type', 'outcome', 'session', 'origin', '#again'],
+      [...(mayChange ? [''] : []), 'received', 'key', 'type', 'outcome', 'session', 'origin', '#again'],
       events.map((event) => [
-        ...(may.change ? [checkbox(event.key, all)] : []),
+        ...(mayChange ? [checkbox(event.key, all)] : []),
         time(iso(event.receivedAt)),
         keyLink(event.key),
         code(event.type),
@@ -52,7 +47,7 @@ export function eventsScreen(
       ${next === null ? null : html`<a href="/events${queryOf({ ...asked, before: next })}">Older</a>`}
       <a href="/events.ndjson${query}">Export all that match (NDJSON)</a>
     </p>
-    ${may.reveal ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
+    ${mayReveal ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
     <p class="soft">
       A page looks through 10,000 events at most, or 5,000 if it searches the data for a message id. “Older” goes on.
     </p>`;

@@ -1,36 +1,45 @@
 // The screen of one handler: its figures, its brake, what fails, what waits, and what can be discarded.
-import type { Job } from '../../admin/jobs.ts';
+import { duration } from '../../admin/filters.ts';
 import { attemptsBetween, NO_ATTEMPTS, quantile, type RecentAttempts } from '../../admin/recent-attempts.ts';
 import { iso } from '../../base/clock.ts';
 import { ACK_LE_MS } from '../../base/latency-buckets.ts';
-import type { DeadGroup, HandlerDetail, HandlerFigures, WaitingLane } from '../../store/read.ts';
+import type { DeadGroup, HandlerDetail, HandlerFigures, TaskFilter, WaitingLane } from '../../store/read.ts';
+import type { OpsContext } from '../context.ts';
 import { jobOf } from './dead-letters.ts';
 import { keyLink, why } from './events.ts';
 import { deadOf, failedOf, handlerPath, stateOf, type Rows } from './handlers.ts';
 import { nameOf, shownMs } from './samples.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, code, confirm, count, figures, hidden, reason, span, state, table, time } from './shell/parts.ts';
 
-export interface HandlerPage extends Omit<Rows, 'handlers'> {
-  handler: HandlerFigures;
-  detail: HandlerDetail;
-  groups: DeadGroup[];
-  jobs: Job[];
-  /** The number of waiting tasks of events received before this time, if a person has asked for it. */
-  old: { before: number; tasks: number } | undefined;
-}
-
+/** The maximum of causes that the screen shows. */
+const CAUSES = 20;
 /** The ages from which waiting tasks can be discarded. */
-export const AGES = { '30m': '30 minutes', '6h': '6 hours', '1d': 'a day', '7d': '7 days' };
+const AGES = { '30m': '30 minutes', '6h': '6 hours', '1d': 'a day', '7d': '7 days' };
 
-export function handlerScreen(page: HandlerPage): Html {
-  const { handler, detail, groups, samples, jobs, mayChange } = page;
-  const attempts = attemptsBetween(samples).get(handler.name) ?? NO_ATTEMPTS;
+export async function handlerScreen(
+  { ctx, now, reads, mayChange }: Visit,
+  rows: Rows,
+  { store, jobs }: OpsContext,
+): Promise<Html | undefined> {
+  const handler = rows.handlers.find(({ name }) => name === ctx['params']['name']);
+  const detail = handler && (await reads.handler(handler.name, now));
+  if (!handler || !detail) return undefined;
+  const { groups } = await reads.groups({ handler: handler.name, limit: CAUSES });
+  const age = String(ctx.query['older']);
+  const before = mayChange && Object.hasOwn(AGES, age) ? now - duration.parse(age) : undefined;
+  const old =
+    before === undefined
+      ? []
+      : await store.admin.matching({ ...waitingBefore(handler.name, before), changedBy: now }, now);
+  const attempts = attemptsBetween(rows.samples).get(handler.name) ?? NO_ATTEMPTS;
   const query = `handler=${encodeURIComponent(handler.name)}`;
   const slowest = detail.slowest.map(({ key, state: end, tookMs, at }) => {
     return [keyLink(key), state(end, end), tookMs < 1_000 ? `${tookMs} ms` : span(tookMs / 1_000), time(at)];
   });
-  return html`${jobs.map((job) => jobOf(job, mayChange))} ${standing(page, attempts)}
+  const [job] = jobs.list();
+  return html`${job && jobOf(job, mayChange)} ${standing(handler, rows, attempts)}
     ${mayChange ? html`<div class="fix">${brakeOf(handler)}</div>` : null}
     <p class="row">
       <a href="/events?${query}&state=ready">Its waiting events</a> <a href="/events?${query}">All its events</a>
@@ -43,10 +52,14 @@ export function handlerScreen(page: HandlerPage): Html {
     <h2>Slowest of its newest tasks</h2>
     ${table('Slowest of its newest tasks', ['key', 'state', '#took', 'ended'], slowest, 'None has ended lately.')}
     <h2>How long attempts took</h2>
-    ${durations(attempts)} ${mayChange ? discarding(page) : null}`;
+    ${durations(attempts)} ${mayChange ? discarding(handler, now, old.length, before) : null}`;
 }
 
-function standing({ handler, recent, now, range }: HandlerPage, attempts: RecentAttempts): Html {
+export function waitingBefore(handler: string, receivedBefore: number): TaskFilter {
+  return { state: 'ready', handler, receivedBefore };
+}
+
+function standing(handler: HandlerFigures, { recent, now, range }: Rows, attempts: RecentAttempts): Html {
   const { waiting, oldestSeconds, dead } = handler;
   const { succeeded, failed, took, p95 } = attempts;
   const wait = oldestSeconds === null ? null : `the oldest for ${span(oldestSeconds)}`;
@@ -106,12 +119,12 @@ function durations({ took }: RecentAttempts): Html {
   return table('How long attempts took', columns, rows, 'No attempt has ended in this time.');
 }
 
-/** The first form asks how many tasks are that old. The second discards these, and no others. */
-function discarding({ handler: { name, waiting }, old, now }: HandlerPage): Html | null {
-  if (waiting === 0 && !old) return null;
+/** The first form asks how many tasks are that old: `old`. The second discards these, and no others. */
+function discarding({ name, waiting }: HandlerFigures, now: number, old: number, before?: number): Html | null {
+  if (waiting === 0 && before === undefined) return null;
   const path = handlerPath(name);
   return html`<h2 id="discard">Discard old tasks</h2>
-    ${old ? discardThese(path, old, now) : null}
+    ${before === undefined ? null : discardThese(path, before, old, now)}
     <form method="get" action="${path}#discard" class="row">
       <label for="older">Waiting tasks of events older than</label>
       <select id="older" name="older">
@@ -121,7 +134,7 @@ function discarding({ handler: { name, waiting }, old, now }: HandlerPage): Html
     </form>`;
 }
 
-function discardThese(path: string, { before, tasks }: NonNullable<HandlerPage['old']>, now: number): Html {
+function discardThese(path: string, before: number, tasks: number, now: number): Html {
   if (tasks === 0) return html`<p class="empty">No waiting task is that old.</p>`;
   const [these, are] = tasks === 1 ? ['this task', 'task is'] : [`these ${count(tasks)} tasks`, 'tasks are'];
   const fields = html`${hidden('before', before)} ${hidden('at', now)} ${hidden('count', tasks)} ${reason('reason-old')}`;

@@ -1,7 +1,9 @@
 // The screen of reconciliation: its state and last runs, gaps, the last `verify`, and events by origin and week.
 import { iso } from '../../base/clock.ts';
 import type { Progress, ReplayRun, VerifyAccount } from '../../store/keep.ts';
-import type { Arrivals, Gap, Status } from '../../store/read.ts';
+import type { Gap, Status } from '../../store/read.ts';
+import type { OpsContext } from '../context.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import {
   action,
@@ -17,30 +19,20 @@ import {
   type Figure,
 } from './shell/parts.ts';
 
-export interface Reconciliation {
-  status: Status;
-  runs: ReplayRun[];
-  gaps: Gap[];
-  weeks: Arrivals[];
-  verify: VerifyAccount | null;
-  /** The total of answered ReplayEvents calls. */
-  calls: number;
-  now: number;
-  mayChange: boolean;
-}
-
 const OFF = html`<p class="empty">
   Off: missed events stay missing. Set <code>API_BASE_URL</code> and <code>API_KEY</code> in <code>.env</code>, then
   <code>npx kit reload</code>.
 </p>`;
 
-export function reconciliation(page: Reconciliation): Html {
-  const { status, runs, gaps, weeks, verify, mayChange } = page;
+export async function reconciliation({ status, now, mayChange }: Visit, { store, view }: OpsContext): Promise<Html> {
+  const [runs, verify] = [await store.state.get('replay_runs'), await store.state.get('verify')];
+  const [gaps, weeks] = [await store.read.gaps(), await store.read.arrivals()];
+  const calls = (await view.counters())['replay_calls'] ?? 0;
   const { state, reason: why } = status.reconcile;
   const isOn = state !== 'off';
   return html`${isOn ? null : OFF}
-    ${why === null ? null : html`<p class="${state === 'stopped' ? 'alarmbar' : 'soft'}">${why}</p>`} ${standing(page)}
-    ${mayChange && isOn ? action('/reconciliation/now', 'Run now', null) : null}
+    ${why === null ? null : html`<p class="${state === 'stopped' ? 'alarmbar' : 'soft'}">${why}</p>`}
+    ${standing(status, calls, now)} ${mayChange && isOn ? action('/reconciliation/now', 'Run now', null) : null}
     <h2>Last runs</h2>
     ${table(
       'Last runs; those in a row that brought nothing are one line',
@@ -70,7 +62,7 @@ export function reconciliation(page: Reconciliation): Html {
     )}`;
 }
 
-function standing({ status, calls, now }: Reconciliation): Html {
+function standing(status: Status, calls: number, now: number): Html {
   const { reconcile, stream, watermark, newestCursor } = status;
   const { state, since, progress } = reconcile;
   const note = since && `for ${span((now - Date.parse(since)) / 1000)}`;

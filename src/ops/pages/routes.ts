@@ -1,8 +1,7 @@
-// The routes of the pages: each screen gets its data, and each form its use case from admin/.
+// The routes of the pages: which screen each address shows, and which use case of admin/ each form has.
 import type { Context } from 'koa';
-import { copiesOf, maskedOf } from '../../admin/copies.ts';
 import { streamOf } from '../../admin/export.ts';
-import { duration, eventFilterOf, taskFilterOf } from '../../admin/filters.ts';
+import { eventFilterOf } from '../../admin/filters.ts';
 import { closeGap } from '../../admin/gaps.ts';
 import { pauseHandler, resumeHandler } from '../../admin/handlers.ts';
 import { readAgain } from '../../admin/quarantine.ts';
@@ -15,7 +14,7 @@ import type { OpsContext } from '../context.ts';
 import { lettersScreen } from './dead-letters.ts';
 import { eventScreen } from './event.ts';
 import { eventsScreen } from './events.ts';
-import { AGES, handlerScreen } from './handler.ts';
+import { handlerScreen, waitingBefore } from './handler.ts';
 import { handlersScreen } from './handlers.ts';
 import { overview } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
@@ -29,12 +28,7 @@ import { count } from './shell/parts.ts';
 
 /** The maximum of quarantined rows that the page shows and that one click reads again. */
 const QUARANTINE = 200;
-/** As many events as a page of the list can have. */
-const MOST_SELECTED = 500;
 const LANES = 8;
-/** The maximum of causes that the screen of a handler shows. */
-const CAUSES = 20;
-const GROUPS = 200;
 
 /** Adds all pages. Returns the function that answers addresses without a route. */
 export function addPages(context: OpsContext): Frame['lost'] {
@@ -66,7 +60,8 @@ function addOverview({ screen }: Frame, { store, rules, disk, retentionDays }: O
   });
 }
 
-function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsContext): void {
+function addHandlers({ screen, change }: Frame, context: OpsContext): void {
+  const { store, clock, jobs } = context;
   const path = '/handlers';
   const named = (ctx: Context): string => ctx['params']['name'] ?? '';
   const rowsOf = async ({ now, mayChange }: Visit) => {
@@ -74,19 +69,7 @@ function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsConte
     return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
   };
   screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
-  screen(`${path}/:name`, ':name', async (visit) => {
-    const { ctx, now, reads, mayChange } = visit;
-    const rows = await rowsOf(visit);
-    const handler = rows.handlers.find(({ name }) => name === named(ctx));
-    const detail = handler && (await reads.handler(handler.name, now));
-    if (!handler || !detail) return undefined;
-    const { groups } = await reads.groups({ handler: handler.name, limit: CAUSES });
-    const age = String(ctx.query['older']);
-    const before = mayChange && Object.hasOwn(AGES, age) ? now - duration.parse(age) : null;
-    const filter = before !== null && { ...waitingBefore(handler.name, before), changedBy: now };
-    const old = filter ? { before, tasks: (await store.admin.matching(filter, now)).length } : undefined;
-    return handlerScreen({ ...rows, handler, detail, groups, jobs: jobs.list().slice(0, 1), old });
-  });
+  screen(`${path}/:name`, ':name', async (visit) => handlerScreen(visit, await rowsOf(visit), context));
   const pause = (form: URLSearchParams, handler: string | null): Promise<string> =>
     pauseHandler(store, { handler, reason: form.get('reason') ?? '' }, clock.now());
   change(`${path}/pause`, path, (form) => pause(form, null));
@@ -101,69 +84,30 @@ function addHandlers({ screen, change }: Frame, { store, clock, jobs }: OpsConte
   });
 }
 
-function waitingBefore(handler: string, receivedBefore: number): TaskFilter {
-  return { state: 'ready', handler, receivedBefore };
-}
-
 function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, concurrency }: OpsContext): void {
-  screen('/events', 'Events', async ({ ctx, now, mayChange, mayReveal }) => {
-    const filter = eventFilterOf(ctx.query);
-    const [page, offers] = [await store.read.events(filter, now), await store.read.offers()];
-    const all = ctx.query['select'] === 'all';
-    return eventsScreen({ filter, offers, all, ...page }, { change: mayChange, reveal: mayReveal });
-  });
-  ask('/events/selected/tasks', 'Selected events', async ({ now, reads }, form) => {
-    const keys = form.getAll('event').slice(0, MOST_SELECTED);
-    const found = [];
-    for (const key of keys) found.push((await reads.event(key, now))?.tasks ?? []);
-    const action = form.get('action') === 'discard' ? 'discard' : 'retry';
-    const from = form.get('to') ?? '';
-    const to = from.startsWith('/events') ? from : '/events';
-    return selectedScreen({ action, events: keys.length, tasks: found.flat(), to, now, concurrency });
-  });
+  screen('/events', 'Events', (visit) => eventsScreen(visit, store.read));
+  ask('/events/selected/tasks', 'Selected events', (visit, form) => selectedScreen(visit, form, concurrency));
   download('/events.ndjson', (ctx, bodies) => {
     ctx.attachment('events.ndjson');
     ctx.type = 'application/x-ndjson';
     ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
   });
-
-  const one = async (visit: Visit, revealed: boolean): Promise<Html | undefined> => {
-    const { ctx, now, reads, mayChange, mayReveal } = visit;
-    const found = await reads.event(ctx['params']['key'] ?? '', now);
-    if (!found) return undefined;
-    const body = await store.read.body(found.event.key);
-    const inLanes = found.tasks.filter(({ lane }) => lane !== null);
-    const neighbours = await Promise.all(
-      inLanes.map(async (task) => ({ task, ...(await store.read.neighbours(task.id, now)) })),
-    );
-    const copies = revealed && body ? copiesOf(found.event, body) : undefined;
-    const page = { found, neighbours, masked: body && maskedOf(body), revealed: copies };
-    return eventScreen(page, { change: mayChange, reveal: mayReveal });
-  };
-  screen('/events/:key', 'Event', (visit) => one(visit, false));
-  reveal('/events/:key/body', 'Event', (visit) => one(visit, true));
+  screen('/events/:key', 'Event', (visit) => eventScreen(visit, store.read, false));
+  reveal('/events/:key/body', 'Event', (visit) => eventScreen(visit, store.read, true));
 }
 
-function addDeadLetters({ screen, change }: Frame, { jobs, concurrency }: OpsContext): void {
+function addDeadLetters({ screen, change }: Frame, context: OpsContext): void {
   const path = '/dead-letters';
-  screen(path, 'Dead letters', async ({ ctx, now, status, reads, mayChange }) => {
-    const { handler, group, before, limit } = taskFilterOf(ctx.query, now);
-    const found = await reads.groups({ handler, id: group, limit: GROUPS });
-    const page = group === undefined ? undefined : await reads.tasks({ group, before, limit }, now);
-    const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3), concurrency };
-    return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready, now }, mayChange);
-  });
+  screen(path, 'Dead letters', (visit) => lettersScreen(visit, context));
   const begin = async (action: Action, form: URLSearchParams): Promise<string> => {
-    const { of } = await jobs.start({
-      ...taskChange(action, chosen(form), form.get('reason') ?? ''),
-      shown: shownIn(form),
-    });
+    const asked = taskChange(action, chosen(form), form.get('reason') ?? '');
+    const { of } = await context.jobs.start({ ...asked, shown: shownIn(form) });
     return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will ${action === 'retry' ? 'run again' : 'be skipped'}`;
   };
   change(`${path}/retry`, path, (form) => begin('retry', form));
   change(`${path}/discard`, path, (form) => begin('discard', form));
   change(`${path}/cancel`, path, async (form) =>
-    jobs.cancel(Number(form.get('job'))) ? 'cancelled: what was moved stays moved' : 'it had ended',
+    context.jobs.cancel(Number(form.get('job'))) ? 'cancelled: what was moved stays moved' : 'it had ended',
   );
 }
 
@@ -184,26 +128,10 @@ function shownIn(form: URLSearchParams): Shown | undefined {
   return at === null ? undefined : { at: Number(at) || 0, count: number === null ? undefined : Number(number) };
 }
 
-function addReconciliation({ screen, change }: Frame, { store, view, clock }: OpsContext): void {
+function addReconciliation({ screen, change }: Frame, context: OpsContext): void {
+  const { store, clock } = context;
   const path = '/reconciliation';
-  screen(path, 'Reconciliation', async ({ status, now, mayChange }) => {
-    const [gaps, weeks, verify] = [
-      await store.read.gaps(),
-      await store.read.arrivals(),
-      await store.state.get('verify'),
-    ];
-    const calls = (await view.counters())['replay_calls'] ?? 0;
-    return reconciliation({
-      status,
-      runs: await store.state.get('replay_runs'),
-      gaps,
-      weeks,
-      verify,
-      calls,
-      mayChange,
-      now,
-    });
-  });
+  screen(path, 'Reconciliation', (visit) => reconciliation(visit, context));
   change(`${path}/now`, path, async () => {
     await askToReconcile(store, clock.now());
     return 'reconciliation was asked for; it begins within a second';

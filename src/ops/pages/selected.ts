@@ -1,20 +1,13 @@
 // Asks before tasks of selected events are changed: which ones, how many, at which pace, and what can repeat.
 import { STEP } from '../../admin/in-steps.ts';
-import { REPEATS, type Action } from '../../admin/tasks.ts';
+import { REPEATS } from '../../admin/tasks.ts';
 import type { ShownTask } from '../../store/read.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, count, hidden, reason, table } from './shell/parts.ts';
 
-export interface Selected {
-  action: Action;
-  /** The number of selected events, and their tasks. */
-  events: number;
-  tasks: ShownTask[];
-  /** The address of the list. */
-  to: string;
-  now: number;
-  concurrency: number;
-}
+/** As many events as a page of the list can have. */
+const MOST = 500;
 
 /** Each section is a form of its own. Tasks in the states `chosen` are checked from the start. */
 const SECTIONS = {
@@ -32,7 +25,13 @@ const SECTIONS = {
   ],
 };
 
-export function selectedScreen({ action: what, events, tasks, to, now, concurrency }: Selected): Html {
+export async function selectedScreen({ now, reads }: Visit, form: URLSearchParams, concurrency: number): Promise<Html> {
+  const what = form.get('action') === 'discard' ? 'discard' : 'retry';
+  const keys = form.getAll('event').slice(0, MOST);
+  const tasks: ShownTask[] = [];
+  for (const key of keys) tasks.push(...((await reads.event(key, now))?.tasks ?? []));
+  const from = form.get('to') ?? '';
+  const to = from.startsWith('/events') ? from : '/events';
   const sections = SECTIONS[what].flatMap(({ title, button, states, chosen }) => {
     const some = tasks.filter(({ state }) => states.includes(state));
     if (some.length === 0) return [];
@@ -47,7 +46,7 @@ export function selectedScreen({ action: what, events, tasks, to, now, concurren
     ];
   });
   return html`<div data-still>
-    <p>${tasksOf(tasks.length)} of ${count(events)} selected ${events === 1 ? 'event' : 'events'}.</p>
+    <p>${tasksOf(tasks.length)} of ${count(keys.length)} selected ${keys.length === 1 ? 'event' : 'events'}.</p>
     ${sections.length > 0 ? sections : html`<p class="empty">None of them can be changed in this way.</p>`}
     <p><a href="${to}">Back to the events</a></p>
   </div>`;
