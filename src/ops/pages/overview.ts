@@ -1,31 +1,38 @@
 // The overview: health, the alarms with their remedies, figures, the handlers, the store, and charts over time.
-import type { Health } from '../../admin/health.ts';
+import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
+import { orNone } from '../../store/or-none.ts';
 import { iso } from '../../base/clock.ts';
 import type { AlarmRules } from '../../keep/module.ts';
-import type { Alarm, Sample, Status, WaitingLane } from '../../store/read.ts';
+import type { Alarm, Sample, Status } from '../../store/read.ts';
+import type { OpsContext } from '../context.ts';
 import { createCharts } from './charts.ts';
 import { lanesTable } from './handler.ts';
-import { handlersTable, type Rows } from './handlers.ts';
-import { nameOf, RANGES, type Range } from './samples.ts';
+import { handlersTable } from './handlers.ts';
+import { besides, nameOf, rangeOf, RANGES, samplesOf, type Range } from './samples.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { screenAt } from './shell/layout.ts';
 import { ago, code, count, figures, fold, span, state, table, time, type Figure } from './shell/parts.ts';
-import { storeBlock, type StoreFigures } from './store-block.ts';
+import { storeBlock } from './store-block.ts';
 
 const OLD_SECONDS = 300;
+const LANES = 8;
 
-export interface Overview extends StoreFigures, Rows {
-  health: Health;
-  /** WEBHOOK_SECRET is probably wrong. */
-  mismatch: boolean;
-  lanes: WaitingLane[];
-  range: Range;
-  rules: AlarmRules;
-}
-
-export function overview(page: Overview): Html {
-  const { health, status, samples, now, lanes, range, rules } = page;
+/** It appears and reports the fault if the store cannot be read. */
+export async function overview(
+  { ctx, status, health, now, reads, mayChange }: Visit,
+  { store, rules, disk, retentionDays }: OpsContext,
+): Promise<Html> {
+  const range = rangeOf(ctx.query['range']);
+  const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
+  const { recent, week } = (await orNone(() => besides(store.read, now))) ?? { recent: [], week: [] };
+  const handlers = (await orNone(() => store.read.handlers(now))) ?? [];
+  const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
+  const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
+  const extent = (await orNone(() => store.read.extent())) ?? null;
+  const backup = (await orNone(() => store.state.get('backup'))) ?? null;
+  const size = (await orNone(() => disk())) ?? null;
   const from = now - RANGES[range].ms;
   const charts = createCharts(samples, { from, to: now });
   const here = range === '1h' ? '/' : `/?range=${range}`;
@@ -33,12 +40,12 @@ export function overview(page: Overview): Html {
       <p class="word">${health.word}</p>
       <p>${health.words}</p>
     </div>
-    ${moving(status)} ${alarms(status.alarms, rules, now)} ${figures(keyFigures(page))}
+    ${moving(status)} ${alarms(status.alarms, rules, now)} ${figures(keyFigures(status, mismatch, now))}
     ${fold('Over time', html`${ranges(range, samples, from)} ${charts.attempts()}`)}
     <h2>Handlers</h2>
-    ${handlersTable(page, here)}
+    ${handlersTable({ handlers, samples, recent, range, now, mayChange }, here)}
     <h2>The dedup store</h2>
-    ${storeBlock(page)}
+    ${storeBlock({ status, now, disk: size, extent, backup, week, retentionDays })}
     ${samples.length < 2 ? null : fold('More over time', html`<div class="charts">${charts.others()}</div>`)}
     ${status.instances.length > 0 ? instances(status) : null}
     <h2>Lanes in which most tasks wait</h2>
@@ -84,7 +91,8 @@ function alarmOf({ name, since, detail }: Alarm, rule: AlarmRules[string] | unde
   </li>`;
 }
 
-function keyFigures({ status, mismatch, now }: Overview): Figure[] {
+/** `mismatch`: WEBHOOK_SECRET is probably wrong. */
+function keyFigures(status: Status, mismatch: boolean, now: number): Figure[] {
   const { tasks, unassigned, oldestReadySeconds, failureRun, failures, lastDeliveryAt, processes, reconcile } = status;
   const forged = failures.badSignatures > 0 ? `${count(failures.badSignatures)} since with a bad signature` : null;
   const waiting = tasks.ready + tasks.held + tasks.running + unassigned;

@@ -8,7 +8,6 @@ import { readAgain } from '../../admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
 import { taskChange, type Action, type Shown } from '../../admin/tasks.ts';
 import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
-import { orNone } from '../../store/or-none.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import type { OpsContext } from '../context.ts';
 import { lettersScreen } from './dead-letters.ts';
@@ -20,7 +19,7 @@ import { overview } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
 import { selectedScreen } from './selected.ts';
 import { quarantined, refused, reread } from './refused.ts';
-import { besides, rangeOf, samplesOf } from './samples.ts';
+import { besides, samplesOf } from './samples.ts';
 import { runbookScreen } from './runbook.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
 import type { Html } from './shell/html.ts';
@@ -28,12 +27,11 @@ import { count } from './shell/parts.ts';
 
 /** The maximum of quarantined rows that the page shows and that one click reads again. */
 const QUARANTINE = 200;
-const LANES = 8;
 
 /** Adds all pages. Returns the function that answers addresses without a route. */
 export function addPages(context: OpsContext): Frame['lost'] {
   const frame = createFrame(context);
-  addOverview(frame, context);
+  frame.screen('/', 'Overview', (visit) => overview(visit, context));
   addEvents(frame, context);
   addHandlers(frame, context);
   addDeadLetters(frame, context);
@@ -41,23 +39,6 @@ export function addPages(context: OpsContext): Frame['lost'] {
   addRefused(frame, context);
   frame.screen('/runbook', 'Runbook', async () => runbookScreen());
   return frame.lost;
-}
-
-function addOverview({ screen }: Frame, { store, rules, disk, retentionDays }: OpsContext): void {
-  screen('/', 'Overview', async ({ ctx, status, health, now, reads, mayChange }) => {
-    const range = rangeOf(ctx.query['range']);
-    // The overview must appear and report the fault if the store cannot be read.
-    const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
-    const { recent, week } = (await orNone(() => besides(store.read, now))) ?? { recent: [], week: [] };
-    const handlers = (await orNone(() => store.read.handlers(now))) ?? [];
-    const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
-    const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
-    const extent = (await orNone(() => store.read.extent())) ?? null;
-    const backup = (await orNone(() => store.state.get('backup'))) ?? null;
-    const size = (await orNone(() => disk())) ?? null;
-    const figures = { status, health, mismatch, now, mayChange, rules, retentionDays, disk: size, extent, backup };
-    return overview({ ...figures, range, samples, recent, week, handlers, lanes });
-  });
 }
 
 function addHandlers({ screen, change }: Frame, context: OpsContext): void {
