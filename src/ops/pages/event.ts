@@ -7,7 +7,7 @@ import { copiesOf, maskedOf, type Copies } from '../../admin/copies.ts';
 import { keyLink, linkOf, whole, why } from './events.ts';
 import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
-import { action, code, figures, hidden, reason, table, time } from './shell/parts.ts';
+import { action, code, confirm, figures, hidden, reason, table, time } from './shell/parts.ts';
 
 const PURGED = html`<p class="empty">Purged: only the facts above are left.</p>`;
 const ERASED = html`<p class="empty">Erased by npx kit erase: only the facts above are left.</p>`;
@@ -112,21 +112,16 @@ function inShape(key: string, masked: string, mayReveal: boolean): Html {
 function fixTask(task: ShownTask): Html {
   const ids = html`${hidden('id', task.id)} ${hidden('to', linkOf(task.key))}`;
   if (task.state === 'done')
-    return html`<details id="again-${task.id}">
-      <summary>Run again</summary>
-      <p>${REPEATS}</p>
-      ${action('/dead-letters/retry', 'Run it again', html`${ids} ${hidden('state', 'done')}`)}
-    </details>`;
+    return confirm(
+      `again-${task.id}`,
+      'Run again',
+      html`<p>${REPEATS}</p>
+        ${action('/dead-letters/retry', 'Run it again', html`${ids} ${hidden('state', 'done')}`)}`,
+    );
   if (!['dead', 'skipped', 'ready'].includes(task.state)) return html``;
+  const discard = action('/dead-letters/discard', 'Discard it', html`${ids} ${reason(`reason-${task.id}`)}`, 'bad');
   return html`${action('/dead-letters/retry', 'Retry', ids)}
-  ${
-    task.state === 'skipped'
-      ? null
-      : html`<details id="discard-${task.id}">
-          <summary>Discard</summary>
-          ${action('/dead-letters/discard', 'Discard it', html`${ids} ${reason(`reason-${task.id}`)}`, 'bad')}
-        </details>`
-  }`;
+  ${task.state === 'skipped' ? null : confirm(`discard-${task.id}`, 'Discard', discard)}`;
 }
 
 function state(task: ShownTask): Html {

@@ -8,6 +8,7 @@ import { html, type Html } from './shell/html.ts';
 import {
   action,
   code,
+  confirm,
   count,
   figures,
   hidden,
@@ -93,10 +94,7 @@ function endOf({ state, reason: why }: ReplayRun): string {
 
 function gapRow({ id, after, upTo, reason: why, openedAt, closedAt, closedBy }: Gap, mayChange: boolean): Cell[] {
   const form = html`${hidden('gap', id)} ${reason(`reason-${id}`, 'What was done about it')}`;
-  const close = html`<details id="close-${id}">
-    <summary>Close</summary>
-    ${action('/reconciliation/close', 'Close the gap', form)}
-  </details>`;
+  const close = confirm(`close-${id}`, 'Close', action('/reconciliation/close', 'Close the gap', form));
   const end = closedAt
     ? html`${time(closedAt)}<br /><span class="soft">${closedBy}</span>`
     : html`<span class="state warn">open</span> ${mayChange ? close : null}`;

@@ -1,12 +1,12 @@
 // The routes of the pages: which screen each address shows, and which use case of admin/ each form has.
-import type { Context } from 'koa';
 import { streamOf } from '../../admin/export.ts';
 import { eventFilterOf } from '../../admin/filters.ts';
 import { closeGap } from '../../admin/gaps.ts';
+import type { Jobs } from '../../admin/jobs.ts';
 import { pauseHandler, resumeHandler } from '../../admin/handlers.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
-import { taskChange, type Action, type Shown } from '../../admin/tasks.ts';
+import { taskChange, type Action } from '../../admin/tasks.ts';
 import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import type { OpsContext } from '../context.ts';
@@ -44,25 +44,22 @@ export function addPages(context: OpsContext): Frame['lost'] {
 function addHandlers({ screen, change }: Frame, context: OpsContext): void {
   const { store, clock, jobs } = context;
   const path = '/handlers';
-  const named = (ctx: Context): string => ctx['params']['name'] ?? '';
   const rowsOf = async ({ now, mayChange }: Visit) => {
     const [samples, { recent }] = [await samplesOf(store.read, '1h', now), await besides(store.read, now)];
     return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
   };
   screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
   screen(`${path}/:name`, ':name', async (visit) => handlerScreen(visit, await rowsOf(visit), context));
-  const pause = (form: URLSearchParams, handler: string | null): Promise<string> =>
-    pauseHandler(store, { handler, reason: form.get('reason') ?? '' }, clock.now());
-  change(`${path}/pause`, path, (form) => pause(form, null));
-  change(`${path}/resume`, path, () => resumeHandler(store, null, clock.now()));
-  change(`${path}/:name/pause`, path, (form, ctx) => pause(form, named(ctx)));
-  change(`${path}/:name/resume`, path, (_, ctx) => resumeHandler(store, named(ctx), clock.now()));
-  change(`${path}/:name/discard`, path, async (form, ctx) => {
-    const filter = waitingBefore(named(ctx), Number(form.get('before')) || 0);
-    const asked = taskChange('discard', filter, form.get('reason') ?? '');
-    const { of } = await jobs.start({ ...asked, shown: shownIn(form) });
-    return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will be skipped`;
-  });
+  // Without a name, every handler is meant.
+  for (const at of [path, `${path}/:name`]) {
+    change(`${at}/pause`, path, (form, { params: { name: handler = null } }) =>
+      pauseHandler(store, { handler, reason: form.get('reason') ?? '' }, clock.now()),
+    );
+    change(`${at}/resume`, path, (_, { params }) => resumeHandler(store, params['name'] ?? null, clock.now()));
+  }
+  change(`${path}/:name/discard`, path, (form, { params }) =>
+    begin(jobs, 'discard', waitingBefore(params['name'], Number(form.get('before')) || 0), form),
+  );
 }
 
 function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, concurrency }: OpsContext): void {
@@ -80,16 +77,19 @@ function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, con
 function addDeadLetters({ screen, change }: Frame, context: OpsContext): void {
   const path = '/dead-letters';
   screen(path, 'Dead letters', (visit) => lettersScreen(visit, context));
-  const begin = async (action: Action, form: URLSearchParams): Promise<string> => {
-    const asked = taskChange(action, chosen(form), form.get('reason') ?? '');
-    const { of } = await context.jobs.start({ ...asked, shown: shownIn(form) });
-    return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will ${action === 'retry' ? 'run again' : 'be skipped'}`;
-  };
-  change(`${path}/retry`, path, (form) => begin('retry', form));
-  change(`${path}/discard`, path, (form) => begin('discard', form));
+  change(`${path}/retry`, path, (form) => begin(context.jobs, 'retry', chosen(form), form));
+  change(`${path}/discard`, path, (form) => begin(context.jobs, 'discard', chosen(form), form));
   change(`${path}/cancel`, path, async (form) =>
     context.jobs.cancel(Number(form.get('job'))) ? 'cancelled: what was moved stays moved' : 'it had ended',
   );
+}
+
+/** Starts a job for these tasks, as far as the form's page has shown them. Resolves to a message. */
+async function begin(jobs: Jobs, action: Action, filter: TaskFilter, form: URLSearchParams): Promise<string> {
+  const [at, number] = [form.get('at'), form.get('count')];
+  const shown = at === null ? undefined : { at: Number(at) || 0, count: number === null ? undefined : Number(number) };
+  const { of } = await jobs.start({ ...taskChange(action, filter, form.get('reason') ?? ''), shown });
+  return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will ${action === 'retry' ? 'run again' : 'be skipped'}`;
 }
 
 /** The tasks that a form selects. A form without a selection selects none. */
@@ -101,12 +101,6 @@ function chosen(form: URLSearchParams): TaskFilter {
   if (handler !== null) return { state: 'dead', handler };
   const state = form.get('state');
   return state === 'dead' || state === 'ready' ? { state } : { ids: [] };
-}
-
-/** What the page of the form has shown. */
-function shownIn(form: URLSearchParams): Shown | undefined {
-  const [at, number] = [form.get('at'), form.get('count')];
-  return at === null ? undefined : { at: Number(at) || 0, count: number === null ? undefined : Number(number) };
 }
 
 function addReconciliation({ screen, change }: Frame, context: OpsContext): void {
