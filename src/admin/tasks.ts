@@ -14,15 +14,11 @@ export interface TaskChange {
   filter: TaskFilter;
   /** Stored with each discarded task. */
   reason: string;
-  /** What the person saw. Absent: whatever matches now is changed. */
-  shown?: Shown | undefined;
-}
-
-export interface Shown {
-  /** Tasks that have changed since, for example by becoming dead letters, are left alone. Unix milliseconds. */
-  at: number;
-  /** If more tasks match, none is changed. */
-  count?: number | undefined;
+  /**
+   * When the person saw the tasks, Unix milliseconds: those that have changed since are left alone; and how many: if
+   * more match, none is changed. Absent: whatever matches now is changed.
+   */
+  shown?: { at: number; count?: number | undefined } | undefined;
 }
 
 /** The field that holds the number of changed tasks, in JSON and in log lines. */
@@ -68,29 +64,20 @@ export async function matchingTasks(
   );
 }
 
-/** Resolves to the number of changed tasks. `onStep` and `signal` work as in changeInSteps. */
-export async function changeTasks(
-  store: Pick<Store, 'admin'>,
-  asked: TaskChange,
-  clock: Clock,
-  onStep?: Parameters<typeof changeInSteps>[2],
-  signal?: AbortSignal,
-): Promise<number> {
-  return changeThese(await matchingTasks(store, asked, clock), store, asked, clock, onStep, signal);
-}
-
-/** The same for tasks that `matchingTasks` has found. */
+/**
+ * Changes the tasks that `matchingTasks` has found. Resolves to the number of changed tasks. `steps`: what changeInSteps
+ * takes.
+ */
 export function changeThese(
   ids: number[],
   store: Pick<Store, 'admin'>,
   { action, filter, reason }: TaskChange,
   clock: Clock,
-  onStep?: Parameters<typeof changeInSteps>[2],
-  signal?: AbortSignal,
+  ...steps: [onStep?: Parameters<typeof changeInSteps>[2], signal?: AbortSignal]
 ): Promise<number> {
   const change = (some: number[]): Promise<number> =>
     action === 'retry'
       ? store.admin.retry(some, clock.now(), filter.state === 'done')
       : store.admin.discard(some, reason, clock.now());
-  return changeInSteps(ids, change, onStep, signal);
+  return changeInSteps(ids, change, ...steps);
 }

@@ -6,7 +6,7 @@ import { eventFilterOf, taskFilterOf } from '../admin/filters.ts';
 import { canCommit } from '../admin/health.ts';
 import { askToReconcile } from '../admin/range.ts';
 import { redacted, type PersonalReads } from '../admin/redact.ts';
-import { CHANGED, changeTasks, readJob, readTaskChange } from '../admin/tasks.ts';
+import { CHANGED, changeThese, matchingTasks, readJob, readTaskChange } from '../admin/tasks.ts';
 import { iso } from '../base/clock.ts';
 import type { Access } from './access.ts';
 import type { OpsContext } from './context.ts';
@@ -116,7 +116,7 @@ function addChanges({ router, access, store, clock, log, jobs, onChange }: OpsCo
   for (const action of ['retry', 'discard'] as const)
     router.post(`/api/tasks/${action}`, change, json, async (ctx) => {
       const asked = readTaskChange(action, bodyOf(ctx));
-      const moved = await changeTasks(store, asked, clock);
+      const moved = await changeThese(await matchingTasks(store, asked, clock), store, asked, clock);
       log.info({ [CHANGED[action]]: moved, reason: asked.reason || undefined }, `tasks ${CHANGED[action]} by hand`);
       onChange();
       ctx.body = { [CHANGED[action]]: moved };

@@ -8,7 +8,7 @@ import { readAgain } from '../../src/admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../src/admin/range.ts';
 import { redacted } from '../../src/admin/redact.ts';
 import { cancelRerun, planRerun } from '../../src/admin/rerun.ts';
-import { changeTasks, readJob, readTaskChange, taskChange } from '../../src/admin/tasks.ts';
+import { changeThese, matchingTasks, readJob, readTaskChange, taskChange } from '../../src/admin/tasks.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { createTestLog, type TestClock } from '../reconcile/harness.ts';
@@ -36,9 +36,10 @@ const refusal = (code: AdminError['code'], message: string) => expect.objectCont
 describe('retry and discard', () => {
   test('tasks are changed by id or by filter, and counted', async () => {
     const [first = 0] = await twoDead();
-    expect(await changeTasks(store, readTaskChange('retry', { ids: [first] }), clock)).toBe(1);
+    const retry = readTaskChange('retry', { ids: [first] });
+    expect(await changeThese(await matchingTasks(store, retry, clock), store, retry, clock)).toBe(1);
     const discard = readJob({ action: 'discard', filter: { state: 'dead' }, reason: 'no use' });
-    expect(await changeTasks(store, discard, clock)).toBe(1);
+    expect(await changeThese(await matchingTasks(store, discard, clock), store, discard, clock)).toBe(1);
     expect((await store.read.status(clock.now())).tasks).toMatchObject({ ready: 1, skipped: 1, dead: 0 });
   });
 
