@@ -1,17 +1,10 @@
 // How the attempts of each handler ended, and how long they took, from the samples of the store's counters.
 import { ACK_LE_MS } from '../base/latency-buckets.ts';
-import type { HandlerSample, ReadStore, Sample } from '../store/read.ts';
-
-const HOUR_MS = 3_600_000;
-const STEP_MS = 300_000;
+import type { HandlerSample, Sample } from '../store/read.ts';
 
 export interface RecentAttempts extends HandlerSample {
   /** The upper bound, in ms, of the bucket in which 95 of 100 attempts had ended. Null: there was no attempt. */
   p95: number | null;
-}
-
-export async function recentAttempts({ samples }: Pick<ReadStore, 'samples'>, now: number) {
-  return attemptsBetween(await samples(now - HOUR_MS, now, STEP_MS));
 }
 
 /** By handler. A handler that the first sample does not know had no attempt before. */

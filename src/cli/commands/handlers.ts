@@ -1,9 +1,12 @@
 // Lists the handlers: their state, what waits, and how their attempts of the last hour ended.
-import { NO_ATTEMPTS, recentAttempts } from '../../admin/recent-attempts.ts';
+import { attemptsBetween, NO_ATTEMPTS } from '../../admin/recent-attempts.ts';
 import type { HandlerFigures } from '../../store/read.ts';
 import { parse, type Command } from '../lib/command.ts';
 import { withStore } from '../lib/store.ts';
 import { printList } from '../lib/table.ts';
+
+const HOUR_MS = 3_600_000;
+const STEP_MS = 300_000;
 
 export default {
   summary: 'handlers: state, what waits, failures of the last hour',
@@ -11,8 +14,9 @@ export default {
   async run(args) {
     const { values } = parse(args, { flags: ['json'], names: false });
     const handlers = await withStore(async (store) => {
-      const [all, recent] = [await store.read.handlers(store.now()), await recentAttempts(store.read, store.now())];
-      return all.map((one) => {
+      const now = store.now();
+      const recent = attemptsBetween(await store.read.samples(now - HOUR_MS, now, STEP_MS));
+      return (await store.read.handlers(now)).map((one) => {
         const { took: _, ...lastHour } = recent.get(one.name) ?? NO_ATTEMPTS;
         return { ...one, lastHour };
       });
