@@ -5,7 +5,6 @@ import type { Clock } from '../base/clock.ts';
 import type { Accounts } from '../keep/account.ts';
 import { withAccount } from '../keep/view.ts';
 import { orNone } from '../store/or-none.ts';
-import type { DeliveredType } from '../store/keep.ts';
 import { differing } from '../store/processes.ts';
 import type { Alarm, Status } from '../store/read.ts';
 import { createAttemptCounters } from './attempt-counters.ts';
@@ -58,7 +57,11 @@ export function createObserver({ store, clock, freeBytes, backupEveryMs, account
       freeBytes: freeBytes(),
       runDownMs: runDownMs(status),
       differMs: differ(differing(status.instances).length > 0),
-      types: typesWithoutSteps(await store.replay.types(), moments),
+      types: (await store.replay.types()).map((one) => ({
+        ...one,
+        deliveredAt: moments.moment(`delivered ${one.type}`, one.deliveredAt),
+        missedSince: moments.moment(`missed ${one.type}`, one.missedSince),
+      })),
       refused: refusals['bad_signature'] ?? [],
       blind: (await store.state.get('blind')) ?? [],
       lowered: await store.state.get('lowered'),
@@ -117,11 +120,8 @@ export function createObserver({ store, clock, freeBytes, backupEveryMs, account
     const status = withAccount(seen.status, accounts?.latest());
     // A failure run may have begun and ended since the last observation, so the main process reports the longest.
     const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
-    last = {
-      ...seen,
-      status: { ...status, alarms: alarmsWithoutSteps(up, moments), failureRun },
-      worstRun: worstRun(failureRun),
-    };
+    const alarms = up.map((one) => ({ ...one, since: withoutStep(moments, `alarm ${one.name}`, one.since) }));
+    last = { ...seen, status: { ...status, alarms, failureRun }, worstRun: worstRun(failureRun) };
     return { seen: last, read: stored !== undefined };
   };
 }
@@ -153,16 +153,4 @@ function withoutSteps(status: Status, moments: Moments): Status {
       lastBadAt: moment('last bad', failures.lastBadAt),
     },
   };
-}
-
-function alarmsWithoutSteps(alarms: Alarm[], moments: Moments): Alarm[] {
-  return alarms.map((one) => ({ ...one, since: withoutStep(moments, `alarm ${one.name}`, one.since) }));
-}
-
-function typesWithoutSteps(types: DeliveredType[], moments: Moments): DeliveredType[] {
-  return types.map((one) => ({
-    ...one,
-    deliveredAt: moments.moment(`delivered ${one.type}`, one.deliveredAt),
-    missedSince: moments.moment(`missed ${one.type}`, one.missedSince),
-  }));
 }
