@@ -21,6 +21,7 @@ const FEW = 10_000;
 const WAITING = 50_000;
 /** The id of the oldest waiting task is stored again only if it has grown by this much. */
 const FAR = 10_000 * HANDLERS;
+const NO_REPLAY: ReplayState = { state: 'off', since: null, lastAt: null, reason: null, progress: null };
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createStatus(session: Session): Pick<ReadStore, 'status' | 'counters'> {
@@ -89,11 +90,7 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
         (await processes.all()).flatMap(({ role, beat_at }) => (Math.abs(now - beat_at) < BEAT_MS ? [role] : [])),
       );
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
-      const replay = JSON.parse(
-        String(
-          (await session.state('replay')) ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}',
-        ),
-      ) as ReplayState;
+      const replay = keptOf('replay', await session.state('replay')) ?? NO_REPLAY;
       const { failureRun, failures, signers } = await health();
       const { lastGoodAt, at: _, ...bad } = failures;
       const watermark = await session.cursorState('watermark');

@@ -149,9 +149,7 @@ export function createTasks(
     failingHeads: (limit) => failing.all(limit),
     waitingLanes: async (limit, of) =>
       (await crowded.all({ handler: of ?? null, limit })).map(({ handler, lane, waiting, ...head }) => {
-        const more = waiting > IN_LANE;
-        const { key, attempts: tries, error } = head;
-        return { handler, lane, waiting: Math.min(waiting, IN_LANE), more, head: { key, attempts: tries, error } };
+        return { handler, lane, waiting: Math.min(waiting, IN_LANE), more: waiting > IN_LANE, head };
       }),
   };
 }
