@@ -28,17 +28,14 @@ export function decide({ who, what, ours, canReveal }: Asked): Decision {
   return who === 'writer' && (what === 'change' || canReveal) ? 'allowed' : 'forbidden';
 }
 
-/** The parts of a request that show where it comes from. The text of an absent header is empty. */
-export interface Said {
-  method: string;
-  host: string;
-  origin: string;
-  /** The header Sec-Fetch-Site. */
-  site: string;
-}
-
-/** A request without Origin and Sec-Fetch-Site comes from a program. `outside` is the address in OPS_ORIGIN. */
-export function sourceOf({ method, host, origin, site }: Said, outside?: URL): 'page' | 'program' | 'elsewhere' {
+/**
+ * Where a request comes from: without Origin and Sec-Fetch-Site (`site`), from a program. The text of an absent header is
+ * empty. `outside` is the address in OPS_ORIGIN.
+ */
+export function sourceOf(
+  { method, host, origin, site }: Record<'method' | 'host' | 'origin' | 'site', string>,
+  outside?: URL,
+): 'page' | 'program' | 'elsewhere' {
   if (method === 'POST' && !['', 'same-origin', 'none'].includes(site)) return 'elsewhere';
   if (origin === '') return site === 'same-origin' ? 'page' : 'program';
   const page = URL.parse(origin);
