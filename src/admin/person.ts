@@ -1,4 +1,5 @@
 // Decides by an address whether a body belongs to a person, so that the person's bodies can be erased.
+import { orUndefined } from '../base/errors.ts';
 import type { Json } from '../wire/json.ts';
 
 /** `+55 11 5555-0100`, `551155550100` and `551155550100@…` are the same person. */
@@ -7,12 +8,8 @@ export function isOf(address: string): (body: Uint8Array) => boolean {
   const names = (text: string): boolean => plain(text.split('@', 1)[0] ?? '') === wanted || plain(text) === wanted;
   return (body) => {
     const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString();
-    try {
-      return someString(JSON.parse(text) as Json, names);
-    } catch {
-      // A body that is not JSON may contain the address anywhere.
-      return plain(text).includes(wanted);
-    }
+    // A body that is not JSON may contain the address anywhere.
+    return orUndefined(() => someString(JSON.parse(text) as Json, names)) ?? plain(text).includes(wanted);
   };
 }
 

@@ -10,7 +10,8 @@ export const address: Check = {
   async run({ config: { PUBLIC_URL, WEBHOOK_PATH } }) {
     if (!PUBLIC_URL) return skipped('PUBLIC_URL is not set: set it to the address registered at the service');
     const { protocol, port, username, password, pathname, hostname } = new URL(PUBLIC_URL);
-    const addresses = await resolve(hostname.replace(/^\[|\]$/g, ''));
+    const found = await lookup(hostname.replace(/^\[|\]$/g, ''), { all: true }).catch(() => []);
+    const addresses = found.map((one) => one.address);
     const closed = addresses.flatMap((one) => (kindOf(one) ? [`${one} (${kindOf(one)})`] : []));
     const judged: [boolean, string, string][] = [
       [protocol !== 'https:', 'is not https', 'put TLS in front of the receiver, and begin it with https://'],
@@ -26,11 +27,3 @@ export const address: Check = {
     return faults.length > 0 ? faults : ok(`${shown(PUBLIC_URL)} leads to ${addresses.join(', ')}`);
   },
 };
-
-async function resolve(host: string): Promise<string[]> {
-  try {
-    return (await lookup(host, { all: true })).map((found) => found.address);
-  } catch {
-    return [];
-  }
-}
