@@ -24,8 +24,7 @@ export default {
     const copies = body && copiesOf(event, body);
     if (values.json) {
       const told = { ...found, event: shown(event), loaded: undefined, others: undefined };
-      printJson({ ...told, body: copies?.text, contradictions: values.body ? contradictions : undefined });
-      return;
+      return printJson({ ...told, body: copies?.text, contradictions: values.body ? contradictions : undefined });
     }
     tellEvent(found);
     for (const near of found.neighbours) tellTask(near, event, found.loaded);
@@ -35,18 +34,14 @@ export default {
   },
 } satisfies Command;
 
-interface Neighbours {
-  task: ShownTask;
-  earlier: ShownTask[];
-  later: ShownTask[];
-}
+type Looked = NonNullable<Awaited<ReturnType<typeof find>>>;
 
 /** The event, its tasks and their neighbours in the lane. Bodies are read only if an option asks for them. */
 async function find(store: Store, name: string, asked: { body?: boolean; curl?: boolean; fixture?: boolean }) {
   const now = store.now();
   const found = await store.read.event(name, now);
   if (!found) return undefined;
-  const neighbours: Neighbours[] = [];
+  const neighbours = [];
   for (const task of found.tasks) neighbours.push({ task, ...(await store.read.neighbours(task.id, now)) });
   const { key } = found.event;
   const loaded = (await store.read.handlers(now)).flatMap((one) => (one.loaded ? [one.name] : []));
@@ -80,7 +75,11 @@ function bodyOf({ event, erased }: Found): string {
   return event.bytes === null ? 'purged after PAYLOAD_RETENTION_DAYS' : `${event.bytes} bytes`;
 }
 
-function tellTask({ task, earlier, later }: Neighbours, event: Found['event'], loaded: string[]): void {
+function tellTask(
+  { task, earlier, later }: Looked['neighbours'][number],
+  event: Found['event'],
+  loaded: string[],
+): void {
   const tries = `${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`;
   print(`  task ${task.id} of ${clean(task.handler)}: ${task.state}, ${tries}`);
   if (task.state === 'held') print('    held: it waits for earlier events of its lane, or for replay (npx kit status)');

@@ -101,10 +101,7 @@ async function move(from = '', to = '', json = false): Promise<void> {
     const place = waiting.find(({ handler }) => handler === from)?.since ?? null;
     return { ...(await moveTasks(store, { from, to }, clockOf(store), progress)), since: place };
   });
-  if (json) {
-    printJson({ moved, steps, ...(since !== null && { waitingSince: since }) });
-    return;
-  }
+  if (json) return printJson({ moved, steps, ...(since !== null && { waitingSince: since }) });
   if (steps > 0)
     print(`${count(steps, 'step')} of setup moved from ${from} to ${to}; repeat this command once ${to} is loaded`);
   else print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
