@@ -12,9 +12,7 @@ const CHUNK = 65_536;
 const utf8 = new TextDecoder();
 
 /** Replaces Unix milliseconds with ISO 8601. */
-export function shown(
-  event: ShownEvent,
-): Omit<ShownEvent, 'createdAt' | 'receivedAt'> & Record<'createdAt' | 'receivedAt', string | null> {
+export function shown(event: ShownEvent) {
   return { ...event, createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
 }
 
