@@ -9,12 +9,7 @@ import { withShownEscapes } from './unseen.ts';
 
 export type { Logger };
 
-export interface LogOptions {
-  level: string;
-  format: 'json' | 'pretty';
-}
-
-export function createLog(role: string, { level, format }: LogOptions): Logger {
+export function createLog(role: string, { level, format }: { level: string; format: 'json' | 'pretty' }): Logger {
   const destination = pino.destination({ fd: 1, sync: true });
   destination.on('error', (error: NodeJS.ErrnoException) => {
     // The terminal is gone, so nobody reads the lines of the stop.

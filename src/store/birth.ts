@@ -1,7 +1,7 @@
 // History is the events that happened before this store was created. Only handlers that ask for history get them. An
 // event's own time decides. If it has none, its neighbours in cursor order decide, which may arrive later.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import type { Incoming, Origin } from '../wire/event.ts';
+import type { Incoming } from '../wire/event.ts';
 
 export interface Birth {
   /** When this store was created, Unix milliseconds. */
@@ -18,14 +18,8 @@ export interface Birth {
 
 export type Place = 'new' | 'history' | 'undecided';
 
-interface Placed {
-  origin: Origin;
-  cursor: Cursor | null;
-  /** Unix milliseconds. */
-  createdAt: number | null;
-  /** 1: a live stream brought the event as it happened. */
-  live?: 0 | 1;
-}
+/** `live`: 1 if a live stream brought the event as it happened. */
+type Placed = Pick<Incoming, 'origin' | 'cursor' | 'createdAt'> & { live?: 0 | 1 };
 
 /** An event that a webhook or a live stream brings first is never history, however old its own time is. */
 export function placeOf({ origin, cursor, createdAt, live }: Placed, birth: Birth): Place {
