@@ -9,8 +9,9 @@ export interface RecentAttempts extends HandlerSample {
 
 /** By handler. A handler that the first sample does not know had no attempt before. */
 export function attemptsBetween(samples: Sample[]): Map<string, RecentAttempts> {
-  const [first, last] = [samples.find(({ handlers }) => handlers)?.handlers, samples.at(-1)?.handlers];
-  return new Map(Object.entries(last ?? {}).map(([name, to]) => [name, grown(first?.[name], to)]));
+  const first = new Map(Object.entries(samples.find(({ handlers }) => handlers)?.handlers ?? {}));
+  const last = Object.entries(samples.at(-1)?.handlers ?? {});
+  return new Map(last.map(([name, to]) => [name, grown(first.get(name), to)]));
 }
 
 function grown(from: HandlerSample | undefined, to: HandlerSample): RecentAttempts {

@@ -109,6 +109,16 @@ test('the screen of a handler shows failures by cause, the slowest tasks, and ho
   expect(text).not.toContain('<img');
 });
 
+test.each(['constructor', '__proto__'])('a handler named %s has a row and a screen, as any other', async (name) => {
+  await ops.store.read.sample(ops.clock.time - 600_000);
+  await ops.store.state.note({ [`attempts.done.${name}`]: 1 });
+  await ops.store.work.register([name]);
+  await ops.store.read.sample(ops.clock.time);
+  for (const path of ['/', '/handlers', `/handlers/${name}`]) expect((await ops.get(path)).status).toBe(200);
+  const [row] = rowsOf((await ops.get('/handlers')).text, 'Handlers');
+  expect(row?.slice(0, 5)).toEqual([name, 'running', '0', '–', '0 %']);
+});
+
 test('old waiting tasks are counted first; then exactly these are discarded, with a reason', async () => {
   await busy();
   ops.clock.time += 3_600_000;
