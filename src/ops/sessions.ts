@@ -11,6 +11,7 @@ import type { Who } from './decision.ts';
 const COOKIE = 'kit_session';
 const SESSION_MS = 12 * 3_600_000;
 const SESSIONS = 1_000;
+const ROLES = ['writer', 'reader'] as const;
 
 export interface SessionOptions {
   store: Pick<Store, 'state'>;
@@ -22,7 +23,7 @@ export interface SessionOptions {
 }
 
 export function createSessions({ store, clock, tokens, secure }: SessionOptions) {
-  /** The ends of the sessions by digest, Unix milliseconds. While the store fails, those that were read last. */
+  /** The ends of the sessions by name, Unix milliseconds. While the store fails, those that were read last. */
   let ends: Record<string, number> = {};
   /** Sessions that the store does not hold yet, because it failed. */
   let unsaved: Record<string, number> = {};
@@ -32,11 +33,14 @@ export function createSessions({ store, clock, tokens, secure }: SessionOptions)
     ends = { ...((await orNone(() => store.state.get('sessions'))) ?? ends), ...unsaved };
   }
 
-  async function save(): Promise<void> {
-    const living = Object.entries(ends).filter(([, end]) => lives(end, clock.now()));
-    ends = Object.fromEntries(living.toSorted(([, a], [, b]) => b - a).slice(0, SESSIONS));
-    await store.state.note({}, { sessions: JSON.stringify(ends) });
-    unsaved = {};
+  /** One step of the store, so that a session that another log-out ends meanwhile stays ended. */
+  async function save(ended: string[] = []): Promise<void> {
+    let saved: string[] = [];
+    ends = await store.state.change('sessions', (kept) => {
+      saved = Object.keys(unsaved);
+      return latest({ ...kept, ...unsaved }, ended, clock.now());
+    });
+    for (const name of saved) delete unsaved[name];
   }
 
   return {
@@ -45,40 +49,35 @@ export function createSessions({ store, clock, tokens, secure }: SessionOptions)
       if (ctx.cookies.get(COOKIE)) await read();
     },
     of(ctx: Context): Who | undefined {
-      const held = (['writer', 'reader'] as const).map((who) => [who, digestOf(tokens[who], ctx)] as const);
-      return held.find(([, known]) => known !== undefined && lives(ends[known], clock.now()))?.[0];
+      return ROLES.find((who) => lives(ends[nameOf(who, tokens[who], ctx.cookies.get(COOKIE))], clock.now()));
     },
     /** Begins a session even if the store cannot keep it: people need the page then. */
     async begin(ctx: Context, who: Who): Promise<void> {
       const cookie = randomBytes(32).toString('base64url');
-      await read();
-      unsaved[digest(tokens[who] ?? '', cookie)] = clock.now() + SESSION_MS;
+      unsaved[nameOf(who, tokens[who], cookie)] = clock.now() + SESSION_MS;
       ends = { ...ends, ...unsaved };
       await orNone(save);
       setCookie(ctx, cookie, SESSION_MS, secure);
     },
     /** Throws StoreError if the store still holds the session, which a restart would then bring back. */
     async end(ctx: Context): Promise<void> {
-      await read();
-      for (const token of Object.values(tokens)) {
-        const known = digestOf(token, ctx) ?? '';
-        delete ends[known];
-        delete unsaved[known];
-      }
+      const ended = ROLES.map((who) => nameOf(who, tokens[who], ctx.cookies.get(COOKIE)));
+      for (const name of ended) delete unsaved[name];
       setCookie(ctx, '', 0, secure);
-      await save();
+      await save(ended);
     },
   };
 }
 
-/** What the request's session is called in the store, if this token opened it. */
-function digestOf(token: string | undefined, ctx: Context): string | undefined {
-  const cookie = ctx.cookies.get(COOKIE);
-  return token === undefined || !cookie ? undefined : digest(token, cookie);
+/** What a session is called in the store. Without a token or a cookie, no session has the name. */
+function nameOf(who: Who, token = '', cookie = ''): string {
+  return token && cookie && `${who} ${createHmac('sha256', token).update(cookie).digest('base64url')}`;
 }
 
-function digest(token: string, cookie: string): string {
-  return createHmac('sha256', token).update(cookie).digest('base64url');
+/** The sessions that live and have not ended, the latest ones. */
+function latest(ends: Record<string, number>, ended: string[], now: number): Record<string, number> {
+  const living = Object.entries(ends).filter(([name, end]) => lives(end, now) && !ended.includes(name));
+  return Object.fromEntries(living.toSorted(([, a], [, b]) => b - a).slice(0, SESSIONS));
 }
 
 /** A clock that was set back must not make a session longer. */

@@ -86,7 +86,7 @@ export interface KeptState {
   paused: Record<string, { at: number; reason: string | null }>;
   /** Null: no backup was tried. */
   backup: Backup | null;
-  /** The ends of the log-in sessions of the ops port, Unix milliseconds, by digest. */
+  /** The ends of the log-in sessions of the ops port, Unix milliseconds, by role and digest. */
   sessions: Record<string, number>;
   /** The last crashes, newest first. The main process writes them. */
   crashes: Crash[];
@@ -156,6 +156,11 @@ export interface StateStore {
   get<Name extends keyof KeptState>(name: Name): Promise<KeptState[Name]>;
   /** Adds to counters and sets state. Also used to test whether the store can be written. */
   note(counts: Counts, state?: Partial<Record<StateKey, StateValue>>): Promise<void>;
+  /** Sets a JSON document to what `change` makes of it, in one transaction, and returns that. */
+  change<Name extends keyof KeptState>(
+    name: Name,
+    change: (value: KeptState[Name]) => KeptState[Name],
+  ): Promise<KeptState[Name]>;
   /** Delivery health, as an earlier process stored it. */
   books(): Promise<KeptHealth>;
 }

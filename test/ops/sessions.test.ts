@@ -1,5 +1,7 @@
 // Log-in sessions of the ops port outlast its restart. A second port on the same store stands for the restarted one.
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import type { Context } from 'koa';
+import { createSessions } from '../../src/ops/sessions.ts';
 import { StoreError } from '../../src/store/store.ts';
 import { createOps, NOTHING_SET, type Ops } from './harness.ts';
 
@@ -30,6 +32,12 @@ async function send(at: Ops, path: string, cookie = '', body = ''): Promise<{ st
 const login = async (at: Ops, token = TOKEN) => (await send(at, '/login', '', `token=${token}`)).cookie;
 const see = async (at: Ops, cookie: string) => (await at.get('/', { cookie })).status;
 const change = async (at: Ops, cookie: string) => (await send(at, '/reconciliation/now', cookie)).status;
+/** What the sessions need of a request, with the cookie that its browser has or is given. */
+function browser(cookie = '') {
+  let given = cookie;
+  const append = (_: string, text: string) => void (given = /^kit_session=([^;]*)/.exec(text)?.[1] ?? '');
+  return { ctx: { cookies: { get: () => given }, append } as unknown as Context, cookie: () => given };
+}
 const kept = () => ops.store.state.get('sessions');
 
 test('a session outlasts a restart, with the rights of its token', async () => {
@@ -59,9 +67,9 @@ test.each([
 
 test('what the store holds opens no session', async () => {
   await login(ops);
-  const held = Object.keys(await kept());
-  expect(held).toHaveLength(1);
-  for (const one of held) expect(await see(ops, `kit_session=${one}`)).toBe(401);
+  const held = Object.keys(await kept()).flatMap((name) => [name, ...name.split(' ')]);
+  expect(held).toHaveLength(3);
+  for (const one of held) expect(await see(ops, `kit_session=${encodeURIComponent(one)}`)).toBe(401);
   expect(JSON.stringify(await kept())).not.toContain(TOKEN);
 });
 
@@ -77,22 +85,45 @@ test('a session ends after 12 h, also if the clock was set back meanwhile', asyn
 });
 
 test('while the store cannot be written, people can log in, and a log-out says that it did not last', async () => {
-  const note = vi.spyOn(ops.store.state, 'note');
-  note.mockRejectedValue(new StoreError('unwritable', 'the disk is full'));
+  const failing = vi.spyOn(ops.store.state, 'change');
+  failing.mockRejectedValue(new StoreError('unwritable', 'the disk is full'));
   const cookie = await login(ops);
   expect([await see(ops, cookie), await see(ops, cookie)]).toEqual([200, 200]);
   expect((await send(ops, '/logout', cookie)).status).toBe(503);
   const second = await login(ops);
-  note.mockRestore();
+  failing.mockRestore();
   const third = await login(ops);
   expect([await see(await again(), second), await see(await again(), third)]).toEqual([200, 200]);
 });
+
+test.each(['the same port', 'another port'])(
+  'a log-out holds although somebody logs in meanwhile at %s',
+  async (where) => {
+    const get: typeof ops.store.state.get = ops.store.state.get.bind(ops.store.state);
+    // An answer of PostgreSQL takes a turn of the event loop, so both can read before either of them writes.
+    vi.spyOn(ops.store.state, 'get').mockImplementation(async (name) => {
+      const value = await get(name);
+      await new Promise((go) => setImmediate(go));
+      return value;
+    });
+    const tokens = { writer: TOKEN, reader: READ_TOKEN };
+    const sessions = () => createSessions({ ...ops, tokens, secure: false });
+    const one = sessions();
+    const other = where === 'the same port' ? one : sessions();
+    const [person, second] = [browser(), browser()];
+    await one.begin(person.ctx, 'writer');
+    const stolen = browser(person.cookie());
+    await Promise.all([one.end(person.ctx), other.begin(second.ctx, 'writer')]);
+    for (const { ctx } of [stolen, second]) await one.look(ctx);
+    expect([one.of(stolen.ctx), one.of(second.ctx)]).toEqual([undefined, 'writer']);
+  },
+);
 
 test('at most 1,000 sessions are kept: the oldest ends', async () => {
   const first = await login(ops);
   ops.clock.time += 1;
   const ends = Object.entries(await kept());
-  const others = Array.from({ length: 999 }, (_, n) => [`other-${n}`, ops.clock.time + HOUR_MS * 12]);
+  const others = Array.from({ length: 999 }, (_, n) => [`writer other-${n}`, ops.clock.time + HOUR_MS * 12]);
   await ops.store.state.note({}, { sessions: JSON.stringify(Object.fromEntries([...ends, ...others])) });
   expect(await see(ops, first)).toBe(200);
   ops.clock.time += 1;

@@ -101,7 +101,7 @@ test('E24: a clock that is set back does not prolong a low pace', async () => {
 
 test('E24: while the store cannot be used, the process that met the 429 slows down all the same', async () => {
   const busy = (): Promise<never> => Promise.reject(new StoreError('busy', 'locked'));
-  const state = { get: busy, note: busy, books: busy };
+  const state = { get: busy, note: busy, change: busy, books: busy };
   const options = { store: { state }, clock: createClock(), log: createTestLog().log };
   const alone = createCallLimit({ all: 120, ...options });
   await alone.fetch(await refusing(), {});

@@ -78,6 +78,12 @@ export function looking(suite: Suite<Store>): void {
   });
 
   describe('lists and single values', () => {
+    test('changes of a document at the same time are all kept', async () => {
+      const names = range(1, 20).map(String);
+      await Promise.all(names.map((name) => store.state.change('sessions', (kept) => ({ ...kept, [name]: T0 }))));
+      expect(Object.keys(await store.state.get('sessions'))).toEqual(names);
+    });
+
     test('pages of events follow each other without a hole, newest first', async () => {
       await desk.accept('a', range(1, 7));
       const keys: string[] = [];

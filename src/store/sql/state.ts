@@ -19,6 +19,12 @@ export function createStateStore(session: Session): Omit<StateStore, 'note'> {
 
   return {
     get,
+    change: (name, change) =>
+      session.write(async () => {
+        const after = change(await get(name));
+        await session.setState(name, JSON.stringify(after));
+        return after;
+      }, 'door'),
     books: () =>
       session.write(async () => {
         // An instance that starts goes on with the records of those that have ended.
