@@ -10,6 +10,7 @@ import type { Who } from './decision.ts';
 
 const COOKIE = 'kit_session';
 const SESSION_MS = 12 * 3_600_000;
+/** The maximum of sessions of each role, so that readers end no session of a writer. */
 const SESSIONS = 1_000;
 const ROLES = ['writer', 'reader'] as const;
 
@@ -74,10 +75,12 @@ function nameOf(who: Who, token = '', cookie = ''): string {
   return token && cookie && `${who} ${createHmac('sha256', token).update(cookie).digest('base64url')}`;
 }
 
-/** The sessions that live and have not ended, the latest ones. */
+/** The sessions that live and have not ended, of each role the latest. */
 function latest(ends: Record<string, number>, ended: string[], now: number): Record<string, number> {
   const living = Object.entries(ends).filter(([name, end]) => lives(end, now) && !ended.includes(name));
-  return Object.fromEntries(living.toSorted(([, a], [, b]) => b - a).slice(0, SESSIONS));
+  const newestFirst = living.toSorted(([, a], [, b]) => b - a);
+  const of = (who: Who) => newestFirst.filter(([name]) => name.startsWith(who)).slice(0, SESSIONS);
+  return Object.fromEntries(ROLES.flatMap(of));
 }
 
 /** A clock that was set back must not make a session longer. */

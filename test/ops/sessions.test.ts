@@ -119,7 +119,18 @@ test.each(['the same port', 'another port'])(
   },
 );
 
-test('at most 1,000 sessions are kept: the oldest ends', async () => {
+test('log-ins with OPS_READ_TOKEN end no session of OPS_TOKEN', async () => {
+  const writer = await login(ops);
+  const ends = Object.entries(await kept());
+  const readers = Array.from({ length: 1_000 }, (_, n) => [`reader other-${n}`, ops.clock.time + HOUR_MS * 12]);
+  ops.clock.time += 1;
+  await ops.store.state.note({}, { sessions: JSON.stringify(Object.fromEntries([...ends, ...readers])) });
+  const reader = await login(ops, READ_TOKEN);
+  expect([await see(ops, writer), await see(ops, reader)]).toEqual([200, 200]);
+  expect(Object.keys(await kept())).toHaveLength(1_001);
+});
+
+test('at most 1,000 sessions of a role are kept: the oldest ends', async () => {
   const first = await login(ops);
   ops.clock.time += 1;
   const ends = Object.entries(await kept());
