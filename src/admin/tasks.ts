@@ -27,13 +27,17 @@ export const CHANGED = { retry: 'retried', discard: 'discarded' } as const;
 /** What people read before done tasks run again. */
 export const REPEATS = 'Calls to other systems can repeat; ctx.idempotencyKey stays the same.';
 
-/** Throws AdminError if a discard has no reason, or if done tasks are selected otherwise than by id, for a retry. */
+/**
+ * A discard by age takes held tasks too. Throws AdminError if a discard has no reason, or if done tasks are selected
+ * otherwise than by id, for a retry.
+ */
 export function taskChange(action: Action, filter: TaskFilter, reason = ''): TaskChange {
   if (filter.state === 'done' && (action === 'discard' || !filter.ids))
     throw new AdminError('input', 'done tasks can only run again, and only if they are named by id');
   if (action === 'discard' && reason.trim() === '')
     throw new AdminError('input', 'tasks are discarded with a reason: say why they need not run');
-  return { action, filter, reason };
+  const byAge = action === 'discard' && filter.state === 'ready' && filter.receivedBefore !== undefined;
+  return { action, filter: byAge ? { ...filter, state: 'waiting' } : filter, reason };
 }
 
 /** Reads the JSON of a request. Throws ZodError or AdminError. */

@@ -64,8 +64,8 @@ export interface EventFilter {
 
 export interface TaskFilter {
   ids?: number[] | undefined;
-  /** `done` needs `ids`: a done task runs again only if somebody names it. */
-  state?: ShownState | undefined;
+  /** `done` needs `ids`: a done task runs again only if somebody names it. `waiting`: ready or held. */
+  state?: ShownState | 'waiting' | undefined;
   handler?: string | undefined;
   /** Dead letters of this group: DeadGroup.id. */
   group?: number | undefined;

@@ -9,6 +9,7 @@ import { askToReconcile, readPoint, verifyFrom } from '../../src/admin/range.ts'
 import { redacted } from '../../src/admin/redact.ts';
 import { cancelRerun, planRerun } from '../../src/admin/rerun.ts';
 import { changeThese, matchingTasks, readJob, readTaskChange, taskChange } from '../../src/admin/tasks.ts';
+import type { TaskFilter } from '../../src/store/read.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { createTestLog, type TestClock } from '../reconcile/harness.ts';
@@ -47,6 +48,17 @@ describe('retry and discard', () => {
     const words = 'tasks are discarded with a reason: say why they need not run';
     expect(() => taskChange('discard', {}, reason)).toThrow(refusal('input', words));
     expect(taskChange('retry', {}, reason)).toMatchObject({ action: 'retry' });
+  });
+
+  test('by age a discard of ready tasks takes held ones too, and a retry leaves them held', async () => {
+    await deliver(records, { cursor: '1' }, { cursor: '2' });
+    await fanOut(records, ['answer'], { strict: true, lane: 'a' });
+    clock.time += 3_600_000;
+    const matched = async (action: 'retry' | 'discard', filter: TaskFilter): Promise<number> =>
+      (await matchingTasks(store, taskChange(action, filter, 'too old'), clock)).length;
+    const byAge = { state: 'ready', receivedBefore: clock.time } as const;
+    expect([await matched('discard', byAge), await matched('discard', { state: 'ready' })]).toEqual([2, 0]);
+    expect(await matched('retry', byAge)).toBe(0);
   });
 
   test('a second job is refused while the first one runs', async () => {

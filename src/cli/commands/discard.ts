@@ -6,6 +6,6 @@ export default {
   summary: 'give up dead or waiting tasks, with a reason',
   usage: `discard <task id …> --reason TEXT
        npx kit discard --state dead|ready --reason TEXT [--handler NAME] [--group ID]
-         [--older-than 30m|6h|2d] [--yes] [--json]`,
+         [--older-than 30m|6h|2d] [--yes] [--json]     by age, ready means held too`,
   run: (args) => change('discard', args),
 } satisfies Command;

@@ -56,7 +56,7 @@ export async function handlerScreen(
 }
 
 export function waitingBefore(handler: string, receivedBefore: number): TaskFilter {
-  return { state: 'ready', handler, receivedBefore };
+  return { state: 'waiting', handler, receivedBefore };
 }
 
 function standing(handler: HandlerFigures, { recent, now, range }: Rows, attempts: RecentAttempts): Html {

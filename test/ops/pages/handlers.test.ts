@@ -140,6 +140,16 @@ test('old waiting tasks are counted first; then exactly these are discarded, wit
     .toMatchObject({ skipped: 2, ready: 3, dead: 3 });
 });
 
+test('old tasks of a strict handler that wait for the watermark are counted and discarded too', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' });
+  await fanOut(ops, ['answer'], { strict: true, lane: 'a' });
+  ops.clock.time += 3_600_000;
+  const { text } = await ops.get('/handlers/answer?older=30m');
+  expect(text).toMatch(/<strong>2<\/strong> waiting tasks are of events received before/);
+  const these = { before: String(ops.clock.time - 1_800_000), at: String(ops.clock.time), count: '2' };
+  expect(await said('/handlers/answer/discard', { ...these, reason: 'too old' })).toBe('2 tasks will be skipped.');
+});
+
 test.each(['1h', 'constructor', ''])('the age %j is not offered, so nothing is counted', async (age) => {
   await busy();
   const { status, text } = await ops.get(`/handlers/broken?older=${age}`);

@@ -1,5 +1,5 @@
 // Selects tasks by the state that people see, by handler and by id. Used to show tasks and to change them.
-import type { ShownState, TaskState } from '../../work.ts';
+import type { TaskState } from '../../work.ts';
 import type { TaskFilter } from '../../read.ts';
 import type { Dialect } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
@@ -43,8 +43,8 @@ export function selectionOf(dialect: Dialect) {
 }
 
 /** The parameters of IN_STATE. */
-export function inState(state: ShownState | undefined): { state: TaskState | null; held: 0 | 1 | null } {
-  if (state === 'held') return { state: 'ready', held: 1 };
+export function inState(state: TaskFilter['state']): { state: TaskState | null; held: 0 | 1 | null } {
+  if (state === 'held' || state === 'waiting') return { state: 'ready', held: state === 'held' ? 1 : null };
   return { state: state ?? null, held: state === 'ready' ? 0 : null };
 }
 
