@@ -75,11 +75,10 @@ function standing(handler: HandlerFigures, { recent, now, range }: Rows, attempt
 }
 
 function brakeOf({ name, paused }: HandlerFigures): Html {
-  const path = handlerPath(name);
-  const to = hidden('to', path);
-  if (paused) return action(`${path}/resume`, paused.all ? 'Resume it alone' : 'Resume', to);
+  const to = html`${hidden('handler', name)} ${hidden('to', handlerPath(name))}`;
+  if (paused) return action('/handlers/resume', paused.all ? 'Resume it alone' : 'Resume', to);
   const fields = html`${to} ${reason('reason-pause', 'Reason', false)}`;
-  return confirm('pause', 'Pause', action(`${path}/pause`, 'Pause it now', fields));
+  return confirm('pause', 'Pause', action('/handlers/pause', 'Pause it now', fields));
 }
 
 function causes({ failing }: HandlerDetail, groups: DeadGroup[]): Html {
@@ -124,8 +123,9 @@ function discarding({ name, waiting }: HandlerFigures, now: number, old: number,
   if (waiting === 0 && before === undefined) return null;
   const path = handlerPath(name);
   return html`<h2 id="discard">Discard old tasks</h2>
-    ${before === undefined ? null : discardThese(path, before, old, now)}
+    ${before === undefined ? null : discardThese(name, before, old, now)}
     <form method="get" action="${path}#discard" class="row">
+      ${hidden('handler', name)}
       <label for="older">Waiting tasks of events older than</label>
       <select id="older" name="older">
         ${Object.entries(AGES).map(([age, words]) => html`<option value="${age}">${words}</option>`)}
@@ -134,15 +134,17 @@ function discarding({ name, waiting }: HandlerFigures, now: number, old: number,
     </form>`;
 }
 
-function discardThese(path: string, before: number, tasks: number, now: number): Html {
+function discardThese(name: string, before: number, tasks: number, now: number): Html {
   if (tasks === 0) return html`<p class="empty">No waiting task is that old.</p>`;
   const [these, are] = tasks === 1 ? ['this task', 'task is'] : [`these ${count(tasks)} tasks`, 'tasks are'];
-  const fields = html`${hidden('before', before)} ${hidden('at', now)} ${hidden('count', tasks)} ${reason('reason-old')}`;
+  const what = html`${hidden('handler', name)} ${hidden('before', before)} ${hidden('at', now)}
+  ${hidden('count', tasks)}`;
   return html`<p data-still>
       <strong>${count(tasks)}</strong> waiting ${are} of events received before ${time(iso(before))} UTC. Discarded
       tasks are skipped; their events stay.
     </p>
     <div class="row">
-      ${action(`${path}/discard`, `Discard ${these} for good`, fields, 'bad')} <a href="${path}">Keep them</a>
+      ${action('/handlers/discard', `Discard ${these} for good`, html`${what} ${reason('reason-old')}`, 'bad')}
+      <a href="${handlerPath(name)}">Keep them</a>
     </div>`;
 }

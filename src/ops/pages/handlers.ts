@@ -15,8 +15,9 @@ export interface Rows {
   mayChange: boolean;
 }
 
+/** Browsers take the dots out of a path, however they are written. So the handlers `.` and `..` stand in the query. */
 export function handlerPath(name: string): string {
-  return `/handlers/${encodeURIComponent(name)}`;
+  return /^\.\.?$/.test(name) ? `/handlers/dots?handler=${name}` : `/handlers/${encodeURIComponent(name)}`;
 }
 
 /** `to`: the path of the page that shows the table, which a pause leads back to. */
@@ -40,8 +41,10 @@ export function handlersTable({ handlers, samples, recent, range, now, mayChange
 
 export function handlersScreen(rows: Rows): Html {
   const { handlers, mayChange } = rows;
-  const pause = action('/handlers/pause', 'Pause all handlers now', reason('reason-all', 'Reason', false), 'bad');
-  const resume = handlers.some(({ paused }) => paused) ? action('/handlers/resume', 'Resume all', null) : null;
+  const all = hidden('all', 'yes');
+  const fields = html`${all} ${reason('reason-all', 'Reason', false)}`;
+  const pause = action('/handlers/pause', 'Pause all handlers now', fields, 'bad');
+  const resume = handlers.some(({ paused }) => paused) ? action('/handlers/resume', 'Resume all', all) : null;
   return html`${handlersTable(rows, '/handlers')}
     ${mayChange ? html`<div class="fix">${confirm('pause-all', 'Pause all', pause)} ${resume}</div>` : null}
     <p class="soft">
@@ -77,5 +80,6 @@ export function deadOf({ name, dead }: HandlerFigures): Cell {
 
 function brakeOf({ name, paused }: HandlerFigures, to: string): Html {
   const [verb, words] = paused ? ['resume', 'Resume'] : ['pause', 'Pause'];
-  return action(`${handlerPath(name)}/${verb}`, html`${words}<span class="unseen"> ${name}</span>`, hidden('to', to));
+  const fields = html`${hidden('handler', name)} ${hidden('to', to)}`;
+  return action(`/handlers/${verb}`, html`${words}<span class="unseen"> ${name}</span>`, fields);
 }

@@ -49,16 +49,20 @@ function addHandlers({ screen, change }: Frame, context: OpsContext): void {
     return { handlers: await store.read.handlers(now), samples, recent, range: '1h' as const, now, mayChange };
   };
   screen(path, 'Handlers', async (visit) => handlersScreen(await rowsOf(visit)));
-  screen(`${path}/:name`, ':name', async (visit) => handlerScreen(visit, await rowsOf(visit), context));
-  // Without a name, every handler is meant.
-  for (const at of [path, `${path}/:name`]) {
-    change(`${at}/pause`, path, (form, { params: { name: handler = null } }) =>
-      pauseHandler(store, { handler, reason: form.get('reason') ?? '' }, clock.now()),
-    );
-    change(`${at}/resume`, path, (_, { params }) => resumeHandler(store, params['name'] ?? null, clock.now()));
-  }
-  change(`${path}/:name/discard`, path, (form, { params }) =>
-    begin(jobs, 'discard', waitingBefore(params['name'], Number(form.get('before')) || 0), form),
+  screen(`${path}/:name`, ':name', async (visit) => {
+    const { params, query } = visit.ctx;
+    params.name = query['handler'] ?? params.name;
+    return handlerScreen(visit, await rowsOf(visit), context);
+  });
+  // Only `all` means every handler. A form that names none changes none.
+  const named = (form: URLSearchParams): string => form.get('handler') ?? '';
+  const meant = (form: URLSearchParams): string | null => (form.get('all') === 'yes' ? null : named(form));
+  change(`${path}/pause`, path, (form) =>
+    pauseHandler(store, { handler: meant(form), reason: form.get('reason') ?? '' }, clock.now()),
+  );
+  change(`${path}/resume`, path, (form) => resumeHandler(store, meant(form), clock.now()));
+  change(`${path}/discard`, path, (form) =>
+    begin(jobs, 'discard', waitingBefore(named(form), Number(form.get('before')) || 0), form),
   );
 }
 

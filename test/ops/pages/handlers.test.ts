@@ -71,32 +71,54 @@ test('a row for each handler: state, what waits and since when, failures, durati
 
 test('a pause is shown with its time and reason, until somebody resumes', async () => {
   await busy();
-  expect(await said('/handlers/answer/pause', { reason: 'answers twice' })).toMatch(/^Answer is paused: /i);
+  expect(await said('/handlers/pause', { handler: 'answer', reason: 'answers twice' })).toMatch(/^Answer is paused: /i);
   ops.clock.time += 60_000;
   const [first] = rowsOf((await ops.get('/handlers')).text, 'Handlers');
   expect(first?.[1]).toBe('paused 60 s ago answers twice');
   expect(first?.at(-1)).toBe('Resume answer');
-  expect(await said('/handlers/answer/resume')).toBe('Answer goes on.');
-  expect(await said('/handlers/answer/resume')).toBe('Answer is not paused.');
+  expect(await said('/handlers/resume', { handler: 'answer' })).toBe('Answer goes on.');
+  expect(await said('/handlers/resume', { handler: 'answer' })).toBe('Answer is not paused.');
 });
 
 test('all handlers are paused and resumed at once', async () => {
   await busy();
-  expect(await said('/handlers/pause', { reason: 'a bot misbehaves' })).toMatch(/^All handlers are paused/);
+  expect(await said('/handlers/pause', { all: 'yes', reason: 'a bot misbehaves' })).toMatch(/^All handlers are paused/);
   expect(await ops.store.state.get('paused')).toEqual({ '*': { at: ops.clock.time, reason: 'a bot misbehaves' } });
   expect((await ops.get('/handlers/answer')).text).toContain('Resume it alone');
-  expect(await said('/handlers/resume')).toBe('All handlers go on.');
+  expect(await said('/handlers/resume', { all: 'yes' })).toBe('All handlers go on.');
+});
+
+test.each(['.', '..'])('the handler %s has a screen, and its forms change it alone', async (name) => {
+  await deliver(ops, { cursor: '1' });
+  await fanOut(ops, [name, 'other']);
+  ops.clock.time += 3_600_000;
+  const [, link = ''] = /href="(\/handlers\/[^"]+)"/.exec((await ops.get('/handlers')).text) ?? [];
+  // A browser takes dots out of the path before it sends.
+  const { pathname, search } = new URL(link, 'http://x');
+  const { text } = await ops.get(`${pathname}${search}&older=30m`);
+  expect(text).toContain(`<h1>${name}</h1>`);
+  expect([...text.matchAll(/name="handler" value="([^"]*)"/g)].map(([, one]) => one)).toEqual([name, name, name]);
+  expect(await said('/handlers/pause', { handler: name })).toMatch(/ is paused: /);
+  expect(Object.keys(await ops.store.state.get('paused'))).toEqual([name]);
+});
+
+test('a form that names no handler changes none', async () => {
+  await busy();
+  expect(await said('/handlers/pause')).toBe('No handler is named &quot;&quot;.');
+  expect(await ops.store.state.get('paused')).toEqual({});
 });
 
 test('a form leads back to the page that it was on', async () => {
   await busy();
-  expect((await post('/handlers/answer/pause', { to: '/?range=6h' })).headers['location']).toBe('/?range=6h');
-  expect((await post('/handlers/answer/resume', { to: '//elsewhere' })).headers['location']).toBe('/');
+  expect((await post('/handlers/pause', { handler: 'answer', to: '/?range=6h' })).headers['location']).toBe(
+    '/?range=6h',
+  );
+  expect((await post('/handlers/resume', { handler: 'answer', to: '//elsewhere' })).headers['location']).toBe('/');
 });
 
 test('an unknown handler has no screen, and is not paused', async () => {
   expect((await ops.get('/handlers/nobody')).status).toBe(404);
-  expect(await said('/handlers/nobody/pause')).toBe('No handler is named &quot;nobody&quot;.');
+  expect(await said('/handlers/pause', { handler: 'nobody' })).toBe('No handler is named &quot;nobody&quot;.');
 });
 
 test('the screen of a handler shows failures by cause, the slowest tasks, and how long attempts took', async () => {
@@ -130,11 +152,13 @@ test('old waiting tasks are counted first; then exactly these are discarded, wit
   expect(text).toContain('Discard these 2 tasks for good');
   const field = (name: string): string => new RegExp(`name="${name}" value="(\\d+)"`).exec(text)?.[1] ?? '';
   const these = { before: field('before'), at: field('at'), count: field('count') };
-  expect(await said('/handlers/broken/discard', these)).toContain('discarded with a reason');
-  expect(await said('/handlers/broken/discard', { ...these, count: '1', reason: 'too old' })).toContain(
+  expect(await said('/handlers/discard', { handler: 'broken', ...these })).toContain('discarded with a reason');
+  expect(await said('/handlers/discard', { handler: 'broken', ...these, count: '1', reason: 'too old' })).toContain(
     '2 tasks match',
   );
-  expect(await said('/handlers/broken/discard', { ...these, reason: 'too old' })).toBe('2 tasks will be skipped.');
+  expect(await said('/handlers/discard', { handler: 'broken', ...these, reason: 'too old' })).toBe(
+    '2 tasks will be skipped.',
+  );
   await expect
     .poll(async () => (await ops.store.read.status(ops.clock.time)).tasks)
     .toMatchObject({ skipped: 2, ready: 3, dead: 3 });
@@ -147,7 +171,9 @@ test('old tasks of a strict handler that wait for the watermark are counted and 
   const { text } = await ops.get('/handlers/answer?older=30m');
   expect(text).toMatch(/<strong>2<\/strong> waiting tasks are of events received before/);
   const these = { before: String(ops.clock.time - 1_800_000), at: String(ops.clock.time), count: '2' };
-  expect(await said('/handlers/answer/discard', { ...these, reason: 'too old' })).toBe('2 tasks will be skipped.');
+  expect(await said('/handlers/discard', { handler: 'answer', ...these, reason: 'too old' })).toBe(
+    '2 tasks will be skipped.',
+  );
 });
 
 test.each(['1h', 'constructor', ''])('the age %j is not offered, so nothing is counted', async (age) => {
@@ -172,6 +198,6 @@ test('who may only look sees neither brakes nor the words of errors', async () =
     expect(status).toBe(200);
     expect(text).not.toMatch(/>Pause|for good|Count them|onerror/);
   }
-  expect((await post('/handlers/answer/pause', {}, closed)).status).toBe(401);
+  expect((await post('/handlers/pause', { handler: 'answer' }, closed)).status).toBe(401);
   await open.close();
 });

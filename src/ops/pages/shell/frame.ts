@@ -99,7 +99,7 @@ export function createFrame(context: OpsContext): Frame {
       router.post(path, may('change'), async (ctx) => {
         const form = await formOf(ctx);
         const message = sentence(await wordsOf(work(form, ctx)));
-        log.info({ change: ctx.path, reason: form.get('reason') ?? undefined }, message);
+        log.info({ change: ctx.path, ...namedIn(form) }, message);
         goOn(ctx, form.get('to') ?? to, message);
       });
     },
@@ -121,6 +121,11 @@ async function wordsOf(work: Promise<string>): Promise<string> {
     if (error instanceof AdminError) return error.message;
     throw error;
   }
+}
+
+/** What the log says of a form. */
+function namedIn(form: URLSearchParams): { handler: string | undefined; reason: string | undefined } {
+  return { handler: form.get('handler') ?? undefined, reason: form.get('reason') ?? undefined };
 }
 
 function sentence(words: string): string {
