@@ -54,13 +54,16 @@ export function readJob(asked: unknown): TaskChange {
   return readTaskChange(action, rest);
 }
 
-/** The ids of the tasks to change. Throws AdminError if there are more than were shown. */
+/** The ids of the tasks to change. Throws AdminError if more match than were shown, or the clock was set back since. */
 export async function matchingTasks(
   store: Pick<Store, 'admin'>,
   { filter, shown }: TaskChange,
   clock: Clock,
 ): Promise<number[]> {
-  const ids = await store.admin.matching({ ...filter, changedBy: shown?.at }, clock.now());
+  const now = clock.now();
+  if ((shown?.at ?? now) > now)
+    throw new AdminError('busy', 'nothing was changed: the clock was set back since the tasks were shown; look again');
+  const ids = await store.admin.matching({ ...filter, changedBy: shown?.at }, now);
   if (ids.length <= (shown?.count ?? Infinity)) return ids;
   throw new AdminError(
     'busy',

@@ -61,6 +61,16 @@ describe('retry and discard', () => {
     expect(await matched('retry', byAge)).toBe(0);
   });
 
+  test('nothing is changed if the clock was set back since the tasks were shown', async () => {
+    const ids = await twoDead();
+    const shown = { at: clock.now() + 1_000 };
+    await expect(matchingTasks(store, { ...taskChange('retry', { ids }), shown }, clock)).rejects.toEqual(
+      refusal('busy', 'nothing was changed: the clock was set back since the tasks were shown; look again'),
+    );
+    clock.time += 1_000;
+    expect(await matchingTasks(store, { ...taskChange('retry', { ids }), shown }, clock)).toEqual(ids);
+  });
+
   test('a second job is refused while the first one runs', async () => {
     await twoDead();
     const jobs = createJobs({ store, clock, log: createTestLog().log, onChange: () => {} });
