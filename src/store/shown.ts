@@ -69,7 +69,7 @@ export interface TaskFilter {
   handler?: string | undefined;
   /** Dead letters of this group: DeadGroup.id. */
   group?: number | undefined;
-  /** Only tasks that have not changed after this time, Unix milliseconds. */
+  /** Only tasks that have not changed between this time, Unix milliseconds, and now. */
   changedBy?: number | undefined;
   /** Only tasks of events received before this time, Unix milliseconds. */
   receivedBefore?: number | undefined;

@@ -67,6 +67,29 @@ export function fixing(suite: Suite<Store>): void {
     });
   });
 
+  describe('what a page has shown', () => {
+    const dead = async () => desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
+    const matching = async (changedBy: number, now: number) =>
+      (await store.admin.matching({ state: 'dead', changedBy }, now)).length;
+
+    test('includes dead letters from an hour in which the clock was ahead', async () => {
+      desk.now = T0 + 3_600_000;
+      await desk.arrive('a', [1]);
+      await dead();
+      const corrected = T0 + 1_000;
+      await store.work.clockStepped(corrected - desk.now, corrected);
+      expect(await matching(corrected, corrected + 5_000)).toBe(1);
+    });
+
+    test('includes no dead letter that has changed since', async () => {
+      await desk.arrive('a', [1]);
+      await desk.arrive('b', [2]);
+      desk.now = T0 + 1_000;
+      await dead();
+      expect([await matching(T0, desk.now), await matching(T0 + 1_000, desk.now)]).toEqual([0, 2]);
+    });
+  });
+
   describe('discard', () => {
     test('skips waiting and dead tasks with the reason, and their lane goes on', async () => {
       await desk.arrive('a', [10, 20, 30]);

@@ -26,7 +26,7 @@ type Fixing = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | '
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createRetry(session: Session, readmit: (batch: Batch) => Promise<Accepted[]>): Fixing {
   const { dialect } = session;
-  const { MATCHING, idsOf } = selectionOf(dialect);
+  const { SHOWN, MATCHING, idsOf } = selectionOf(dialect);
   const listed = dialect.oneOf('@ids', 'bigint');
   const markDirty = createMarkDirty(session);
   const attemptLog = createAttempts(session);
@@ -39,7 +39,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
   // Dead tasks need no check for claims, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
     session.value<number>(`
-      select id from tasks where ${which} and id < @below and changed_at <= @changedBy and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
+      select id from tasks where ${which} and id < @below and ${SHOWN} and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
         and (@all = 1 or id ${listed}) order by cursor nulls first, id`);
   const lists = {
     dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
@@ -50,7 +50,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
     // A done task runs again only by its id, and only if its event still has its body.
     done: session.value<number>(`
       select t.id from tasks t join events e on e.seq = t.event and e.body is not null
-      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy
+      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and ${SHOWN}
         and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler)) order by t.cursor nulls first, t.id`),
   };
   const movable = session.statement<MovableRow>(`

@@ -24,12 +24,14 @@ export function selectionOf(dialect: Dialect) {
     then 1 else 0 end`;
   /** `@held` is 1 for held tasks, 0 for ready tasks that are not held, null for both. */
   const IN_STATE = `${STATE} = @state and (cast(@held as bigint) is null or ${HELD} = @held)`;
+  /** A change that the clock puts into the future came before the clock was set back, so it was shown. */
+  const SHOWN = 'not (changed_at > @changedBy and changed_at <= @now)';
   /** Its parameters come from `matchOf`. */
   const MATCHING = `
     (cast(@state as text) is null or (${IN_STATE}))
     and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler))
     and (cast(@group as bigint) is null or t.dead_group = @group)
-    and t.id < @below and t.changed_at <= @changedBy and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
+    and t.id < @below and ${SHOWN} and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
   // Each state except done has a partial index. SQLite uses it if the query repeats the condition of the index.
   const idsOf = {
     ready: `select id from tasks ${dialect.indexedBy('tasks_in_lane')} where state = 'ready' and alone = 0
@@ -39,7 +41,7 @@ export function selectionOf(dialect: Dialect) {
     skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
     group: `select id from tasks where state = 'dead' and dead_group = @group`,
   };
-  return { STATE, HELD, IN_STATE, MATCHING, idsOf };
+  return { STATE, HELD, IN_STATE, SHOWN, MATCHING, idsOf };
 }
 
 /** The parameters of IN_STATE. */
