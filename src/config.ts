@@ -32,7 +32,7 @@ const number = (least: number, most: number) =>
 
 const whole = (least: number, most: number, otherwise: number) => number(least, most).default(otherwise);
 
-const url = (remedy: string, shape = /^https?:/i) =>
+const url = (remedy: string, shape = /^https?:[/\\]*(?![/\\]|[^/\\?#]*@)/i) =>
   z.string().refine((text) => shape.test(text) && URL.canParse(text), `must be an http(s) address, ${remedy}`);
 
 const choice = <const Names extends [string, ...string[]]>(names: Names, otherwise: Names[number]) =>
@@ -57,7 +57,7 @@ const schema = z.object({
     .regex(/^\/[\w\-./~]*$/, 'must begin with / and hold letters, digits and -._~/ only')
     .refine((path) => path !== '/livez' && path !== '/readyz', 'is taken by a probe: choose another')
     .default('/webhooks'),
-  PUBLIC_URL: url('like https://hooks.example.com/webhooks').optional(),
+  PUBLIC_URL: url('like https://hooks.example.com/webhooks', /^https?:/i).optional(),
   WEBHOOK_HEADER_PREFIX: z
     .string()
     .regex(/^[A-Za-z0-9-]+-$/, `must be the beginning of the header names, like ${DEFAULT_PREFIX}`)
@@ -113,8 +113,8 @@ const schema = z.object({
   OPS_TOKEN: token.optional(),
   OPS_READ_TOKEN: token.optional(),
   OPS_ORIGIN: url("the page's address behind its proxy").optional(),
-  ALERT_URL: url('that takes a JSON POST').optional(),
-  HEARTBEAT_URL: url('that takes a GET').optional(),
+  ALERT_URL: url('that takes a JSON POST, without user:password@').optional(),
+  HEARTBEAT_URL: url('that takes a GET, without user:password@').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
   LOG_FORMAT: choice(['json', 'pretty'], process.stdout.isTTY ? 'pretty' : 'json'),
 });

@@ -293,6 +293,23 @@ describe('faults', () => {
     expect(faults).toEqual(["API_BASE_URL must be an http(s) address, the service's, ending in /v1"]);
   });
 
+  test.each(['https://user:hidden@example.com/x', 'https:user@example.com', String.raw`https:\\:hidden@example.com`])(
+    'include the address %s for alarms and heartbeats, because a request to it would be refused',
+    (address) => {
+      const urls = { ALERT_URL: address, HEARTBEAT_URL: address };
+      expect(() => new Request(address)).toThrow('credentials');
+      expect(faultsOf({ WEBHOOK_SECRET: SECRET, ...urls })).toEqual([
+        'ALERT_URL must be an http(s) address, that takes a JSON POST, without user:password@',
+        'HEARTBEAT_URL must be an http(s) address, that takes a GET, without user:password@',
+      ]);
+    },
+  );
+
+  test('an @ after the host is no fault of an address', () => {
+    const urls = { ALERT_URL: 'https://example.com/@team?to=a@b#@', HEARTBEAT_URL: 'http://[::1]:8080?@' };
+    expect(faultsOf({ WEBHOOK_SECRET: SECRET, ...urls })).toEqual([]);
+  });
+
   test('include a retention of less than a day, because the service retries for 7 h 42 min', () => {
     const faults = faultsOf({ WEBHOOK_SECRET: SECRET, RETENTION_DAYS: '0', PAYLOAD_RETENTION_DAYS: '0' });
     expect(namesOf(faults)).toEqual(['PAYLOAD_RETENTION_DAYS', 'RETENTION_DAYS']);
