@@ -137,7 +137,7 @@ export interface HandlerDetail {
   /** Waiting tasks whose last attempt failed, by error pattern, most first: of the 10,000 oldest of all handlers. */
   failing: { pattern: string; tasks: number; key: string; error: string }[];
   /** The ended tasks whose last attempt took longest. */
-  slowest: { task: number; key: string; state: ShownState; tookMs: number; at: string }[];
+  slowest: { key: string; state: ShownState; tookMs: number; at: string }[];
   lanes: WaitingLane[];
 }
 

@@ -42,14 +42,8 @@ export function createHandlerReads(
   const failing = { few: failingOf(backlog.few), many: failingOf(backlog.many) };
   const ready = session.value<number>(`select value from counters where name = 'tasks.ready'`);
   const idOf = session.value<number>('select id from handlers where name = ?');
-  const slowest = session.statement<{
-    task: number;
-    key: string;
-    state: 'done' | 'skipped' | 'dead';
-    took: number;
-    at: number;
-  }>(`
-    select t.id as task, ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
+  const slowest = session.statement<{ key: string; state: 'done' | 'skipped' | 'dead'; took: number; at: number }>(`
+    select ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
     from events e join tasks t on t.id = e.seq * ${HANDLERS} + cast(@handler as bigint)
     where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state <> 'ready' and t.attempts > 0
     order by took desc, t.id limit ${SLOWEST}`);
