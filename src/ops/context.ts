@@ -4,6 +4,7 @@ import type { Router } from '@koa/router';
 import type { Jobs } from '../admin/jobs.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
 import type { AlarmRules } from '../keep/module.ts';
 import type { ReadStore } from '../store/read.ts';
 import type { Disk } from '../store/site.ts';
@@ -22,10 +23,8 @@ export interface OpsContext {
   clock: Clock;
   log: Logger;
   jobs: Jobs;
-  /** RUN_CONCURRENCY: handlers run at most this many tasks at once. */
-  concurrency: number;
   disk: () => Promise<Disk>;
-  retentionDays: number;
+  config: Pick<Config, 'RETENTION_DAYS' | 'RUN_CONCURRENCY'>;
   /** Called after events or tasks were changed by hand. */
   onChange: () => void;
 }

@@ -1,7 +1,7 @@
 // The store's counters and status as Prometheus metrics. No label value comes from a delivery. src/ops/README.md lists
 // the metrics; a test compares the list with the code.
-import { readFileSync } from 'node:fs';
 import type { Registry } from 'prom-client';
+import { readFileSync } from 'node:fs';
 import { ACK_LE_MS } from '../base/latency-buckets.ts';
 import { REFUSALS } from '../receive/causes.ts';
 import type { Counter as CounterName } from '../store/state.ts';
@@ -74,7 +74,11 @@ export const METRICS: Record<string, Metric> = {
   kit_last_delivery_timestamp_seconds: metric('Time of the last good delivery of the service.', ({ status }) =>
     seconds(status.lastDeliveryAt),
   ),
-  kit_tasks: metric('Tasks by state.', ({ status }) => samplesOf(status.tasks), 'state'),
+  kit_tasks: metric(
+    'Tasks by state.',
+    ({ status }) => Object.entries(status.tasks).map(([state, n]) => [[state], n]),
+    'state',
+  ),
   kit_oldest_ready_seconds: metric(
     'Age of the oldest ready task; 0 without one.',
     ({ status }) => status.oldestReadySeconds ?? 0,
@@ -208,10 +212,6 @@ function ofHandlers(help: string, value: (figures: HandlerFigures) => number): M
 
 function oldest({ oldestSeconds }: HandlerFigures): number {
   return oldestSeconds ?? 0;
-}
-
-function samplesOf(values: Record<string, number>): Sample[] {
-  return Object.entries(values).map(([label, value]) => [[label], value]);
 }
 
 function oneOf(states: string[], now: string): Sample[] {

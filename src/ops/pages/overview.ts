@@ -22,7 +22,7 @@ const LANES = 8;
 /** It appears and reports the fault if the store cannot be read. */
 export async function overview(
   { ctx, status, health, now, reads, mayChange }: Visit,
-  { store, rules, disk, retentionDays }: OpsContext,
+  { store, rules, disk, config }: OpsContext,
 ): Promise<Html> {
   const range = rangeOf(ctx.query['range']);
   const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
@@ -45,7 +45,7 @@ export async function overview(
     <h2>Handlers</h2>
     ${handlersTable({ handlers, samples, recent, range, now, mayChange }, here)}
     <h2>The dedup store</h2>
-    ${storeBlock({ status, now, disk: size, extent, backup, week, retentionDays })}
+    ${storeBlock({ status, now, disk: size, extent, backup, week, retentionDays: config.RETENTION_DAYS })}
     ${samples.length < 2 ? null : fold('More over time', html`<div class="charts">${charts.others()}</div>`)}
     ${status.instances.length > 0 ? instances(status) : null}
     <h2>Lanes in which most tasks wait</h2>
