@@ -2,8 +2,8 @@
 // nobody can lock its holder out. No token is logged.
 import { isIP } from 'node:net';
 import type { Context } from 'koa';
-import type { Clock } from '../base/clock.ts';
-import { createThrottle, type Logger } from '../base/log.ts';
+import { createThrottle } from '../base/log.ts';
+import type { Keep } from '../keep/module.ts';
 import { orNone } from '../store/or-none.ts';
 import { addTo, type Counts, type StateStore } from '../store/state.ts';
 
@@ -15,10 +15,8 @@ const WRITE_MS = 1_000;
 
 export type WrongTokens = ReturnType<typeof createWrongTokens>;
 
-export interface WrongTokensOptions {
+export interface WrongTokensOptions extends Pick<Keep, 'clock' | 'log'> {
   store: { state: Pick<StateStore, 'note'> };
-  clock: Clock;
-  log: Logger;
 }
 
 export function createWrongTokens({ store, clock, log }: WrongTokensOptions) {
