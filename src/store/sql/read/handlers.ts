@@ -37,13 +37,13 @@ export function createHandlerReads(
   const slowest = session.statement<{
     task: number;
     key: string;
-    state: 'done' | 'skipped' | 'dead';
+    state: 'done' | 'dead';
     took: number;
     at: number;
   }>(`
     select t.id as task, ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
     from events e join tasks t on t.id = e.seq * ${HANDLERS} + cast(@handler as bigint)
-    where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state <> 'ready' and t.attempts > 0
+    where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state in ('done', 'dead') and t.attempts > 0
     order by took desc, t.id limit ${SLOWEST}`);
   const recent = session.statement<{ type: string; session: string | null }>(
     `select type, session_id as session from events where seq > (select max(seq) from events) - ${RECENT} order by seq desc`,
