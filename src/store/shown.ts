@@ -41,6 +41,8 @@ export interface Status {
   waiting: { handler: string; since: string }[];
   /** An SQLite store is being copied into this one, and handlers pause. Null: not now. */
   moving: Moving | null;
+  /** The names of the handlers that are paused; `*`: every handler. */
+  paused: string[];
 }
 
 export interface EventFilter {
