@@ -41,7 +41,7 @@ function start(): () => Promise<number> {
     folder: createBackupFolder(dir, path),
     everyMs: DAY_MS,
     keep: 3,
-    storeBytes: async () => storeBytes,
+    disk: async () => ({ storeBytes, logBytes: 0, freeBytes: Infinity }),
     copy(to) {
       copies.push(to);
       return copy(to);
