@@ -17,7 +17,7 @@ export const backups: KeepModule = ({ config, store, clock, log, recover, disk, 
     store,
     clock,
     log,
-    folder: createBackupFolder(dir, storePath),
+    folder: (born) => createBackupFolder(dir, storePath, born),
     everyMs: hours * HOUR_MS,
     keep,
     async storeBytes() {

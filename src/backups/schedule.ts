@@ -15,7 +15,7 @@ export interface BackupOptions {
   store: Pick<Store, 'state'>;
   clock: Clock;
   log: Logger;
-  folder: BackupFolder;
+  folder: (born: number) => BackupFolder;
   everyMs: number;
   keep: number;
   storeBytes: () => Promise<number>;
@@ -27,7 +27,7 @@ export interface BackupOptions {
 
 /** The step of a loop. */
 export function createBackups(options: BackupOptions): () => Promise<number> {
-  const { store, clock, log, folder, everyMs, keep, signal } = options;
+  const { store, clock, log, everyMs, keep, signal } = options;
   let dueAfter: number | undefined;
 
   const note = (backup: Backup | null): Promise<void> => store.state.note({}, { backup: JSON.stringify(backup) });
@@ -41,6 +41,7 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
   }
 
   async function write(at: number, isFirst: boolean): Promise<Backup> {
+    const folder = options.folder(await store.state.get('born'));
     folder.prepare(isFirst);
     folder.requireRoom(await options.storeBytes());
     const file = folder.nameAt(at);

@@ -1,10 +1,11 @@
 // When backups are written, what becomes of them, and what is noted of them: real files in a real folder.
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createBackupFolder } from '../../src/backups/folder.ts';
 import { createBackups } from '../../src/backups/schedule.ts';
-import { backUp } from '../../src/store/sqlite/admin/backup.ts';
+import { backUp, putInPlace } from '../../src/store/sqlite/admin/backup.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createRecords, deliver, type Records } from '../admin/harness.ts';
 import { createTestLog, type TestLog } from '../reconcile/harness.ts';
 
@@ -32,15 +33,15 @@ beforeEach(() => {
   step = start();
 });
 
-function start(): () => Promise<number> {
-  const { store, clock, path } = records;
+function start({ store, path } = records, keep = 3): () => Promise<number> {
+  const { clock } = records;
   return createBackups({
     store,
     clock,
     log: testLog.log,
-    folder: createBackupFolder(dir, path),
+    folder: (born) => createBackupFolder(dir, path, born),
     everyMs: DAY_MS,
-    keep: 3,
+    keep,
     storeBytes: async () => storeBytes,
     copy(to) {
       copies.push(to);
@@ -48,6 +49,15 @@ function start(): () => Promise<number> {
     },
     signal: stopping.signal,
   });
+}
+
+/** An empty store in another folder, or what a backup is restored to there. */
+function elsewhere(backup?: string): Records {
+  const path = join(records.path, '..', 'elsewhere', basename(records.path));
+  if (backup) putInPlace(backup, path, '2026');
+  const store = openSqlite(path, { owner: true });
+  onTestFinished(() => store.close());
+  return { ...records, store, path };
 }
 
 const kept = () => records.store.state.get('backup');
@@ -59,7 +69,7 @@ test('the first backup is written at once, the next after the interval, each ver
   const at = records.clock.time;
   expect(await step()).toBe(DAY_MS);
   const [name = ''] = files();
-  expect(name).toMatch(/^\w+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db$/);
+  expect(name).toMatch(/^\w+-\w+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db$/);
   const file = join(dir, name);
   const bytes = statSync(file).size;
   expect(await kept()).toEqual({ at, verifiedAt: at, file, bytes, failures: 0, error: null });
@@ -115,6 +125,28 @@ test('copies that a clock ahead has named go first, and the newest stays', async
   }
   expect(files()).toHaveLength(3);
   expect(files().filter((name) => name > (copies.at(-1) ?? '').slice(dir.length + 1))).toHaveLength(0);
+});
+
+test('the empty store that a lost one was replaced with does not push the backups of the lost one out', async () => {
+  await start(records, 1)();
+  const [good = ''] = files();
+  records.clock.time += DAY_MS;
+  const empty = elsewhere();
+  copy = async (to) => backUp(empty.path, to);
+  for (let day = 0; day < 3; day++, records.clock.time += DAY_MS) await start(empty, 1)();
+  expect(files()).toHaveLength(2);
+  expect(files()).toContain(good);
+});
+
+test('a restored store goes on with the backups of the store that it is a copy of', async () => {
+  await start(records, 1)();
+  const [good = ''] = files();
+  records.clock.time += DAY_MS;
+  const restored = elsewhere(join(dir, good));
+  copy = async (to) => backUp(restored.path, to);
+  await start(restored, 1)();
+  expect(files()).toHaveLength(1);
+  expect(files()).not.toContain(good);
 });
 
 test('a failed backup is tried again within an hour, leaves the copies, and tells its cause', async () => {
