@@ -3,6 +3,7 @@
 // because a person chose it, and the folder would otherwise grow with each restore.
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join, parse } from 'node:path';
+import { describe } from '../base/errors.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
 
 /** What follows the name of the store. A copy that is not verified yet has a further suffix. */
@@ -20,7 +21,10 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
 
   /** Of each store, oldest first. */
   function copies(isOwn: boolean, isFinished: boolean): string[] {
-    const names = readdirSync(dir).filter((name) => name.startsWith(stem) && NAME.test(name.slice(stem.length)));
+    const files = readdirSync(dir, { withFileTypes: true }).filter((entry) => entry.isFile());
+    const names = files
+      .map(({ name }) => name)
+      .filter((name) => name.startsWith(stem) && NAME.test(name.slice(stem.length)));
     return names.filter((name) => name.startsWith(own) === isOwn && name.endsWith('Z.db') === isFinished).toSorted();
   }
 
@@ -44,12 +48,19 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
     nameAt(at: number): string {
       return join(dir, `${own}${new Date(at).toISOString().slice(0, 19).replaceAll(':', '-')}Z.db`);
     },
-    /** Removes the oldest copies beyond `keep`, but never the newest, which is `file`. */
-    prune(file: string, keep: number): void {
+    /** Removes the oldest copies beyond `keep`, but never the newest, which is `file`. Returns why it cannot for some. */
+    prune(file: string, keep: number): string[] {
       const others = copies(true, true).filter((name) => name !== basename(file));
       // A name above the newest was given by a clock that was ahead, so it goes first.
       const ordered = [...others.filter((name) => name > basename(file)), ...others];
-      for (const name of new Set(ordered.slice(0, Math.max(0, others.length + 1 - keep)))) rmSync(join(dir, name));
+      return [...new Set(ordered.slice(0, Math.max(0, others.length + 1 - keep)))].flatMap((name) => {
+        try {
+          rmSync(join(dir, name));
+          return [];
+        } catch (error) {
+          return describe(error).message;
+        }
+      });
     },
     /** The copies of other stores that had the same name. */
     others: (): string[] => copies(false, true).map((name) => join(dir, name)),

@@ -40,23 +40,21 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
     return age < 0 ? 0 : pauseAfter(last?.failures ?? 0) - age;
   }
 
-  async function write(at: number, isFirst: boolean): Promise<Backup> {
-    const folder = options.folder(await store.state.get('born'));
+  async function write(folder: BackupFolder, at: number, isFirst: boolean): Promise<Backup> {
     folder.prepare(isFirst);
     folder.requireRoom(await options.storeBytes());
     const file = folder.nameAt(at);
     const bytes = await options.copy(file);
-    folder.prune(file, keep);
     return { at, verifiedAt: at, file, bytes, failures: 0, error: null };
   }
 
-  async function attempt(last: Backup | null): Promise<Backup | null> {
+  async function attempt(folder: BackupFolder, last: Backup | null): Promise<Backup | null> {
     const at = clock.now();
     const { failures, ...known } = last ?? { ...NONE, at };
     const failed = { ...known, at, failures: failures + 1 };
     await note({ ...failed, error: 'keep ended during the last backup: see the log' });
     try {
-      return await write(at, known.file === null);
+      return await write(folder, at, known.file === null);
     } catch (error) {
       if (signal.aborted) return last;
       // The remedy names the store's variable.
@@ -71,11 +69,20 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
     if (restMs > 0) return restMs;
     const began = clock.monotonic();
     dueAfter = began + pauseAfter(1);
-    const done = await attempt(last);
+    const folder = options.folder(await store.state.get('born'));
+    const done = await attempt(folder, last);
     await note(done);
     const ms = Math.round(clock.monotonic() - began);
     if (done?.error) log.warn({ reason: done.error, ms }, 'no backup was written; trying again');
-    else if (!signal.aborted) log.info({ file: done?.file, ms }, 'a backup was written and verified');
+    else if (done?.file && !signal.aborted) {
+      log.info({ file: done.file, ms }, 'a backup was written and verified');
+      // Only now, so that after a crash the store does not name a copy that is gone.
+      for (const reason of folder.prune(done.file, keep))
+        log.warn(
+          { reason },
+          'an old backup was not removed; trying again after the next: see the rights of BACKUP_DIR',
+        );
+    }
     dueAfter = began + pauseAfter(done?.failures ?? 0);
     return dueIn(done);
   };

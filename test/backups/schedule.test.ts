@@ -1,5 +1,5 @@
 // When backups are written, what becomes of them, and what is noted of them: real files in a real folder.
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createBackupFolder } from '../../src/backups/folder.ts';
@@ -147,6 +147,33 @@ test('a restored store goes on with the backups of the store that it is a copy o
   await start(restored, 1)();
   expect(files()).toHaveLength(1);
   expect(files()).not.toContain(good);
+});
+
+test('a folder that is named like a backup stays, and does not make a good backup count as failed', async () => {
+  await step();
+  const folder = join(dir, files()[0]?.replace(/\d{4}-.*/, '2020-01-01T00-00-00Z.db') ?? '');
+  mkdirSync(folder);
+  for (let day = 0; day < 5; day++, records.clock.time += DAY_MS) await start(records, 1)();
+  expect(await kept()).toMatchObject({ failures: 0, error: null });
+  expect(files().map((name) => join(dir, name))).toEqual([folder, copies.at(-1)]);
+});
+
+test.skipIf(process.getuid?.() === 0)('a good backup counts even if no old copy can be removed', async () => {
+  await step();
+  records.clock.time += DAY_MS;
+  copy = async (to) => {
+    const bytes = backUp(records.path, to);
+    chmodSync(dir, 0o500);
+    return bytes;
+  };
+  await start(records, 1)();
+  chmodSync(dir, 0o700);
+  expect(await kept()).toMatchObject({ failures: 0, error: null, file: copies.at(-1) });
+  expect(testLog.text()).toContain('an old backup was not removed');
+  copy = async (to) => backUp(records.path, to);
+  records.clock.time += DAY_MS;
+  await start(records, 1)();
+  expect(files()).toHaveLength(1);
 });
 
 test('a failed backup is tried again within an hour, leaves the copies, and tells its cause', async () => {
