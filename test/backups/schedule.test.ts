@@ -149,6 +149,17 @@ test('a restored store goes on with the backups of the store that it is a copy o
   expect(files()).not.toContain(good);
 });
 
+test('a restored store has no log-in session that has ended since, and no failed backup: the next one is due at once', async () => {
+  const sessions = { digest: records.clock.time };
+  await records.store.state.note({}, { sessions: JSON.stringify(sessions) });
+  await step();
+  const { store } = elsewhere(copies[0]);
+  expect([await store.state.get('sessions'), await store.state.get('backup')]).toEqual([{}, null]);
+  records.clock.time += 1_000;
+  await start({ ...records, store })();
+  expect(await store.state.get('backup')).toMatchObject({ file: copies[1], failures: 0 });
+});
+
 test('a folder that is named like a backup stays, and does not make a good backup count as failed', async () => {
   await step();
   const folder = join(dir, files()[0]?.replace(/\d{4}-.*/, '2020-01-01T00-00-00Z.db') ?? '');

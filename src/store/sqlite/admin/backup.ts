@@ -173,7 +173,8 @@ function requireWhole(copy: string, name: string): string {
       requireVersion(db, name);
       const verdict = db.pragma('quick_check(1)', { simple: true });
       if (verdict !== 'ok') throw new StoreError('missing', `${name} is damaged: take an older backup`);
-      db.exec('delete from processes');
+      // A session may have ended since the backup, and the backup that it notes is not one of this store.
+      db.exec(`delete from processes; delete from state where name = 'backup' or name like 'session%'`);
       db.prepare('update store set id = ?').run(id);
       db.pragma('wal_checkpoint(TRUNCATE)');
       db.close();
