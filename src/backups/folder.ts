@@ -33,7 +33,10 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
     prepare(isFirst: boolean): void {
       if (!existsSync(dir) && !isFirst) throw new Error(`there is no folder ${dir} any more: mount or create it`);
       mkdirSync(dir, { recursive: true, mode: 0o700 });
-      for (const name of copies(true, false)) rmSync(join(dir, name), { force: true });
+    },
+    /** Removes the copies that no process finishes any more. Nothing happens if the folder is not there. */
+    clear(): void {
+      if (existsSync(dir)) for (const name of copies(true, false)) rmSync(join(dir, name), { force: true });
     },
     /** Throws if there is no room for a copy of a store of this size. */
     requireRoom(storeBytes: number): void {
@@ -55,7 +58,7 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
       const ordered = [...others.filter((name) => name > basename(file)), ...others];
       return [...new Set(ordered.slice(0, Math.max(0, others.length + 1 - keep)))].flatMap((name) => {
         try {
-          rmSync(join(dir, name));
+          rmSync(join(dir, name), { force: true });
           return [];
         } catch (error) {
           return describe(error).message;
