@@ -29,10 +29,17 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
   }
 
   return {
-    /** Creates the folder, if there was no backup so far. Throws if it cannot be used. */
-    prepare(isFirst: boolean): void {
-      if (!existsSync(dir) && !isFirst) throw new Error(`there is no folder ${dir} any more: mount or create it`);
+    /**
+     * Creates the folder, if there was no backup so far. Throws if it cannot be used, or if the newest copy is gone: the
+     * disk is then perhaps not mounted, and another one would fill up.
+     */
+    prepare(newest: string | null): void {
+      if (!existsSync(dir) && newest !== null)
+        throw new Error(`there is no folder ${dir} any more: mount or create it`);
       mkdirSync(dir, { recursive: true, mode: 0o700 });
+      // After BACKUP_DIR was changed, the newest copy is in another folder.
+      if (newest === null || newest !== join(dir, basename(newest)) || existsSync(newest)) return;
+      throw new Error(`${newest} is gone: mount BACKUP_DIR; if its files were removed, npx kit backup ${newest}`);
     },
     /** Removes the copies that no process finishes any more. Nothing happens if the folder is not there. */
     clear(): void {

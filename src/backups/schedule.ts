@@ -46,7 +46,7 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
     const failed = { ...known, at, failures: failures + 1 };
     await note({ ...failed, error: 'keep ended during the last backup: see the log' });
     try {
-      return await write(options, folder, at, known.file === null);
+      return await write(options, folder, at, known.file);
     } catch (error) {
       if (signal.aborted) return last;
       // The remedy names the store's variable.
@@ -80,8 +80,8 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
   };
 }
 
-async function write(options: BackupOptions, folder: BackupFolder, at: number, isFirst: boolean): Promise<Backup> {
-  folder.prepare(isFirst);
+async function write(options: BackupOptions, folder: BackupFolder, at: number, newest: string | null): Promise<Backup> {
+  folder.prepare(newest);
   folder.requireRoom(await options.storeBytes());
   const file = folder.nameAt(at);
   const bytes = await options.copy(file);

@@ -1,5 +1,5 @@
 // When backups are written, what becomes of them, and what is noted of them: real files in a real folder.
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createBackupFolder } from '../../src/backups/folder.ts';
@@ -219,6 +219,31 @@ test('a folder that is gone is not created again, because it may be a disk that 
   await step();
   expect(existsSync(dir)).toBe(false);
   expect((await kept())?.error).toContain(`there is no folder ${dir} any more: mount or create it`);
+});
+
+test('an empty folder in the place of the backups is not written to, because it may be a disk that is not mounted', async () => {
+  await step();
+  const [newest = ''] = copies;
+  renameSync(dir, `${dir}-disk`);
+  mkdirSync(dir);
+  records.clock.time += DAY_MS;
+  await step();
+  expect(files()).toEqual([]);
+  expect((await kept())?.error).toContain(`${newest} is gone: mount BACKUP_DIR; if its files were removed, npx kit`);
+  // The command that the words name.
+  backUp(records.path, newest);
+  records.clock.time += HOUR_MS;
+  await step();
+  expect(await kept()).toMatchObject({ failures: 0, file: copies.at(-1) });
+});
+
+test('in another folder, the backups begin anew', async () => {
+  await step();
+  dir = `${dir}-new`;
+  mkdirSync(dir);
+  records.clock.time += DAY_MS;
+  await start()();
+  expect(files().map((name) => join(dir, name))).toEqual([copies.at(-1)]);
 });
 
 test('an attempt that the end of keep cuts off counts as failed, and its file is removed at the next start', async () => {
