@@ -26,6 +26,6 @@ export async function pauseHandler(
 /** Ends the pause of the handler, or every pause (null). Resolves to a message. Throws AdminError. */
 export async function resumeHandler(store: Handlers, handler: string | null, now: number): Promise<string> {
   if (handler !== null) await handlerNamed(store, handler, now);
-  if (await store.admin.resume(handler)) return `${handler === null ? 'all handlers go' : `${handler} goes`} on`;
+  if (await store.admin.resume(handler, now)) return `${handler === null ? 'all handlers go' : `${handler} goes`} on`;
   throw new AdminError('missing', handler === null ? 'no handler is paused' : `${handler} is not paused`);
 }

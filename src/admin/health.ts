@@ -23,7 +23,8 @@ export function health(status: Status, rules: AlarmRules): Health {
       'Degraded',
       `Deliveries are taken, but ${down.join(' and ')} ${down.length === 1 ? 'is' : 'are'} down: see the log.`,
     );
-  return alarms.length > 0 ? unwell(status, rules) : { word: 'Receiving', words: well(status), tone: 'good' };
+  if (alarms.length > 0) return unwell(status, rules);
+  return { word: 'Receiving', words: well(status), tone: status.paused.length > 0 ? 'warn' : 'good' };
 }
 
 function bad(word: Health['word'], words: string): Health {
@@ -39,27 +40,37 @@ function rulesOf(alarms: Alarm[], rules: AlarmRules): AlarmRules[string][] {
   return alarms.flatMap(({ name }) => rules[name] ?? []);
 }
 
-function unwell({ alarms, failureRun }: Status, rules: AlarmRules): Health {
+function unwell(status: Status, rules: AlarmRules): Health {
+  const { alarms, failureRun } = status;
   const up = rulesOf(alarms, rules);
   const attention = alarms.length === 1 ? '1 alarm needs attention' : `${alarms.length} alarms need attention`;
   const areMissing = up.some(({ deliveries }) => deliveries === 'missing');
   const areRefused = failureRun >= FAILURES_FROM;
   return {
     word: areMissing || failureRun >= FAILURES_ALLOWED ? 'Not receiving' : 'Degraded',
-    words: `Deliveries are ${areMissing ? 'missing' : areRefused ? 'refused' : 'taken'}. ${attention}.`,
+    words: `Deliveries are ${areMissing ? 'missing' : areRefused ? 'refused' : 'taken'}. ${attention}.${pauses(status)}`,
     tone: up.some(({ gravity }) => gravity === 'critical') ? 'bad' : 'warn',
   };
 }
 
-function well({ events, tasks, unassigned, reconcile, watermark }: Status): string {
+/** Says who is paused, if somebody is. */
+function pauses({ paused }: Status): string {
+  if (paused.length === 0) return '';
+  return paused.includes('*') ? ' Every handler is paused.' : ` Paused: ${paused.join(', ')}.`;
+}
+
+function well(status: Status): string {
+  const { events, tasks, unassigned, reconcile, watermark, lastDeliveryAt } = status;
   if (events === 0)
     return 'All is ready, and nothing has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+  if (lastDeliveryAt === null)
+    return 'No delivery of the service has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
   const waiting = tasks.ready + tasks.held + tasks.running + unassigned;
   const work =
     waiting === 0
       ? 'all is handled'
       : `${waiting.toLocaleString('en')} ${waiting === 1 ? 'task is' : 'tasks are'} on the way`;
   if (reconcile.state === 'off')
-    return `All is well: deliveries are taken, ${work}. Missed events are not fetched: set API_BASE_URL and API_KEY.`;
-  return `All is well: deliveries are taken, ${work}, and nothing is missing${watermark === null ? ' as far as known' : ''}.`;
+    return `All is well: deliveries are taken, ${work}. Missed events are not fetched: set API_BASE_URL and API_KEY.${pauses(status)}`;
+  return `All is well: deliveries are taken, ${work}, and nothing is missing${watermark === null ? ' as far as known' : ''}.${pauses(status)}`;
 }

@@ -2,9 +2,9 @@
 // job, and the tasks that the job has changed stay changed. POST /api/tasks/retry and /api/tasks/discard use no job:
 // they answer when all tasks are changed.
 import type { Store } from '../store/store.ts';
-import { iso, type Clock } from '../base/clock.ts';
+import { iso } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
+import type { Keep } from '../keep/module.ts';
 import { AdminError } from './error.ts';
 import { changeThese, matchingTasks, type Action, type TaskChange } from './tasks.ts';
 
@@ -25,10 +25,8 @@ export type Jobs = ReturnType<typeof createJobs>;
 
 const KEPT = 10;
 
-export interface JobsOptions {
+export interface JobsOptions extends Pick<Keep, 'clock' | 'log'> {
   store: Pick<Store, 'admin'>;
-  clock: Clock;
-  log: Logger;
   /** Called after each step. */
   onChange: () => void;
 }

@@ -30,6 +30,9 @@ export async function moveTasks(
   for (const name of [from, to])
     if (!known.includes(name))
       throw new AdminError('missing', `no handler was ever named ${name}; known are: ${known.join(', ') || 'none'}`);
+  const pause = handlers.find(({ name }) => name === from)?.paused;
+  // A rename must not release a brake.
+  if (pause && !pause.all) await store.admin.pause(to, pause.reason, clock.now());
   const give = (ids: number[]): Promise<number> => store.admin.giveTo(ids, to, clock.now());
   const moved = await changeInSteps(await store.admin.matching({ handler: from }, clock.now()), give, onStep);
   for (let after: number | null = 0; after !== null;)

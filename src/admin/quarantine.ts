@@ -9,7 +9,5 @@ export async function readAgain(
   now: number,
 ): Promise<(Accepted | undefined)[]> {
   const ids = typeof which === 'number' ? [which] : (await store.read.quarantine(which.newest)).map(({ id }) => id);
-  const outcomes: (Accepted | undefined)[] = [];
-  for (const id of ids) outcomes.push(await store.admin.retryQuarantined(id, now));
-  return outcomes;
+  return Array.fromAsync(ids, (id) => store.admin.retryQuarantined(id, now));
 }

@@ -9,8 +9,6 @@ import { unloadedWords } from './move.ts';
 /** Events that are counted with one read of the store. */
 const PAGE = 5_000;
 
-export type RerunAsked = Pick<Rerun, 'handler' | 'type' | 'from' | 'to'>;
-
 export type RerunPlan = Awaited<ReturnType<typeof planRerun>>;
 
 /**
@@ -19,7 +17,7 @@ export type RerunPlan = Awaited<ReturnType<typeof planRerun>>;
  */
 export async function planRerun(
   store: Pick<Store, 'read' | 'admin' | 'now'>,
-  asked: RerunAsked,
+  asked: Pick<Rerun, 'handler' | 'type' | 'from' | 'to'>,
   [from, to]: [from: Point, to: Point | null],
 ) {
   const known = await store.read.handlers(store.now());

@@ -1,9 +1,8 @@
 // Pings HEARTBEAT_URL each minute while the kit works, so that a service outside notices when the kit is gone. A ping
 // is a GET, as the usual services take it. A failed ping raises no alarm: the service that misses it does.
-import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
 import type { Accounts } from '../keep/account.ts';
+import type { Keep } from '../keep/module.ts';
 import { call } from './notifier.ts';
 
 const EVERY_MS = 60_000;
@@ -11,10 +10,8 @@ const EVERY_MS = 60_000;
 const LOOK_MS = 2_000;
 const LOG_MS = 3_600_000;
 
-interface HeartbeatOptions {
+interface HeartbeatOptions extends Pick<Keep, 'clock' | 'log'> {
   accounts: Pick<Accounts, 'latest'>;
-  clock: Clock;
-  log: Logger;
   /** Aborts the ping in progress. */
   signal: AbortSignal;
 }

@@ -1,8 +1,8 @@
 // Collects the observation for the rules of `keep`. While the store cannot be read, the observation repeats what was
 // read last.
-import type { Store } from '../store/store.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Accounts } from '../keep/account.ts';
+import type { Keep } from '../keep/module.ts';
 import { withAccount } from '../keep/view.ts';
 import { orNone } from '../store/or-none.ts';
 import { differing } from '../store/processes.ts';
@@ -13,10 +13,7 @@ import { createMoments, type Moments } from './moments.ts';
 import { createRecentCounters, RECENT_MS } from './recent-counters.ts';
 import { isPaused, NOTHING_SEEN, type Observation } from './rules/observation.ts';
 
-export interface ObserverOptions {
-  store: Store;
-  clock: Clock;
-  freeBytes: () => number;
+export interface ObserverOptions extends Pick<Keep, 'store' | 'clock' | 'freeBytes'> {
   /** The interval of scheduled backups, milliseconds. Undefined: there are none. */
   backupEveryMs?: number | undefined;
   /** The reports of the main process about itself. */

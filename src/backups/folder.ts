@@ -63,16 +63,20 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
       const others = copies(true, true).filter((name) => name !== basename(file));
       // A name above the newest was given by a clock that was ahead, so it goes first.
       const ordered = [...others.filter((name) => name > basename(file)), ...others];
-      return [...new Set(ordered.slice(0, Math.max(0, others.length + 1 - keep)))].flatMap((name) => {
-        try {
-          rmSync(join(dir, name), { force: true });
-          return [];
-        } catch (error) {
-          return describe(error).message;
-        }
-      });
+      const surplus = new Set(ordered.slice(0, Math.max(0, others.length + 1 - keep)));
+      return [...surplus].flatMap((name) => remove(join(dir, name)) ?? []);
     },
     /** The copies of other stores that had the same name. */
     others: (): string[] => copies(false, true).map((name) => join(dir, name)),
   };
+}
+
+/** Returns why the file cannot be removed. */
+function remove(file: string): string | undefined {
+  try {
+    rmSync(file, { force: true });
+    return undefined;
+  } catch (error) {
+    return describe(error).message;
+  }
 }

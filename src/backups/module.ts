@@ -17,13 +17,10 @@ export const backups: KeepModule = ({ config, store, clock, log, recover, disk, 
     store,
     clock,
     log,
+    disk,
     folder: (born) => createBackupFolder(dir, storePath, born),
     everyMs: hours * HOUR_MS,
     keep,
-    async storeBytes() {
-      const { storeBytes, logBytes } = await disk();
-      return storeBytes + logBytes;
-    },
     copy: (to) => copyStore(storePath, to, signal),
     signal,
   });

@@ -1,8 +1,7 @@
 // When the next backup is due, and what the store knows of the last ones. The time of the last attempt is stored, so
 // that a restart neither repeats nor skips one. A running process measures the interval by the monotonic clock.
-import type { Clock } from '../base/clock.ts';
 import { describe, orUndefined } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
+import type { Keep } from '../keep/module.ts';
 import type { Backup } from '../store/shown.ts';
 import type { Store } from '../store/store.ts';
 import type { BackupFolder } from './folder.ts';
@@ -11,14 +10,11 @@ import type { BackupFolder } from './folder.ts';
 const RETRY_MS = 3_600_000;
 const NONE: Omit<Backup, 'at'> = { verifiedAt: null, file: null, bytes: null, failures: 0, error: null };
 
-export interface BackupOptions {
+export interface BackupOptions extends Pick<Keep, 'clock' | 'log' | 'disk'> {
   store: Pick<Store, 'state'>;
-  clock: Clock;
-  log: Logger;
   folder: (born: number) => BackupFolder;
   everyMs: number;
   keep: number;
-  storeBytes: () => Promise<number>;
   /** Writes a verified copy to this path, and resolves to its size. */
   copy: (to: string) => Promise<number>;
   /** Aborted at a stop: the attempt then does not count. */
@@ -82,7 +78,8 @@ export function createBackups(options: BackupOptions): () => Promise<number> {
 
 async function write(options: BackupOptions, folder: BackupFolder, at: number, newest: string | null): Promise<Backup> {
   folder.prepare(newest);
-  folder.requireRoom(await options.storeBytes());
+  const { storeBytes, logBytes } = await options.disk();
+  folder.requireRoom(storeBytes + logBytes);
   const file = folder.nameAt(at);
   const bytes = await options.copy(file);
   return { at, verifiedAt: at, file, bytes, failures: 0, error: null };

@@ -31,6 +31,7 @@ export const UNREAD: Status = {
   instances: [],
   waiting: [],
   moving: null,
+  paused: [],
 };
 
 export function withAccount(status: Status, account: Account | undefined): Status {

@@ -26,9 +26,7 @@ export function createAccess(
   const sessions = createSessions({ ...rest, tokens, secure: outside?.protocol === 'https:' });
 
   function holderOf(given: string | undefined): Who | undefined {
-    if (given === undefined) return undefined;
-    if (token !== undefined && same(token, given)) return 'writer';
-    return readToken !== undefined && same(readToken, given) ? 'reader' : undefined;
+    return given === undefined ? undefined : (['writer', 'reader'] as const).find((who) => same(tokens[who], given));
   }
 
   function asked(ctx: Context, isPage: boolean): { who: Who; ours: boolean } {
@@ -74,7 +72,8 @@ function bearerOf(ctx: Context): string | undefined {
   return /^Bearer (\S+)$/.exec(ctx.get('authorization'))?.[1];
 }
 
-function same(expected: string, given: string): boolean {
+function same(expected: string | undefined, given: string): boolean {
+  if (expected === undefined) return false;
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(expected), digest(given));
 }

@@ -43,105 +43,95 @@ const { version } = JSON.parse(readFileSync(new URL('../../package.json', import
 const VERDICTS = ['done', 'skipped', 'dead', 'retry', 'deferred'];
 const names = ({ handlers }: Figures): string[] => handlers.map(({ name }) => name);
 
-function metric(help: string, read: Metric['read'], ...labels: string[]): Metric {
+function metric(help: string, labels: string[], read: Metric['read']): Metric {
   return { help, labels, read };
 }
 
 /** Metrics by name. A name that ends in `_total` is a counter; any other is a gauge. */
 export const METRICS: Record<string, Metric> = {
-  kit_events: metric('Events stored.', ({ status }) => status.events),
-  kit_events_unassigned: metric('Events without tasks yet.', ({ status }) => status.unassigned),
-  kit_accepted_total: metric('Events accepted since the store was created.', counted('accepted')),
-  kit_duplicates_total: metric('Deliveries of known events.', ({ status }) => status.duplicates),
-  kit_quarantined: metric('Authentic bytes that are no event.', ({ status }) => status.quarantined),
-  kit_conflicts_total: metric('Arrivals that contradicted a known event.', counted('conflicts')),
-  kit_regressions_total: metric('New events with a cursor at or below the floor.', counted('regressions')),
+  kit_events: metric('Events stored.', [], ({ status }) => status.events),
+  kit_events_unassigned: metric('Events without tasks yet.', [], ({ status }) => status.unassigned),
+  kit_accepted_total: metric('Events accepted since the store was created.', [], counted('accepted')),
+  kit_duplicates_total: metric('Deliveries of known events.', [], ({ status }) => status.duplicates),
+  kit_quarantined: metric('Authentic bytes that are no event.', [], ({ status }) => status.quarantined),
+  kit_conflicts_total: metric('Arrivals that contradicted a known event.', [], counted('conflicts')),
+  kit_regressions_total: metric('New events with a cursor at or below the floor.', [], counted('regressions')),
   kit_refused_total: metric(
     'Deliveries refused, by cause.',
+    ['cause'],
     under('refused', 1, () => Object.keys(REFUSALS)),
-    'cause',
   ),
   kit_signed_total: metric(
     'Deliveries of the service, by the number of their secret in WEBHOOK_SECRET.',
+    ['secret'],
     ({ status }) => status.secrets.map(({ number, hits }) => [[String(number)], hits]),
-    'secret',
   ),
   kit_failure_run: metric(
     'Deliveries in a row not answered with 2xx, by their headers if they were refused unread; at 15 the service switches the webhook off.',
+    [],
     ({ status }) => status.failureRun,
   ),
-  kit_unseen_failures_total: metric('New events whose attempt number is above 1.', counted('unseen_failures')),
-  kit_last_delivery_timestamp_seconds: metric('Time of the last good delivery of the service.', ({ status }) =>
+  kit_unseen_failures_total: metric('New events whose attempt number is above 1.', [], counted('unseen_failures')),
+  kit_last_delivery_timestamp_seconds: metric('Time of the last good delivery of the service.', [], ({ status }) =>
     seconds(status.lastDeliveryAt),
   ),
-  kit_tasks: metric('Tasks by state.', ({ status }) => samplesOf(status.tasks), 'state'),
+  kit_tasks: metric('Tasks by state.', ['state'], ({ status }) =>
+    Object.entries(status.tasks).map(([state, n]) => [[state], n]),
+  ),
   kit_oldest_ready_seconds: metric(
     'Age of the oldest ready task; 0 without one.',
+    [],
     ({ status }) => status.oldestReadySeconds ?? 0,
   ),
   kit_attempts_total: metric(
     'Attempts by verdict: done, skipped, dead, retry, or deferred by RetryAfter.',
+    ['verdict', 'handler'],
     under('attempts', 2, (figures) => VERDICTS.flatMap((of) => names(figures).map((name) => `${of}.${name}`))),
-    'verdict',
-    'handler',
   ),
-  kit_fenced_total: metric('Attempts that ended after their claim was gone.', counted('fenced')),
-  kit_lane_faults_total: metric('Events for which a lane function threw.', under('lane_faults', 1, names), 'handler'),
+  kit_fenced_total: metric('Attempts that ended after their claim was gone.', [], counted('fenced')),
+  kit_lane_faults_total: metric('Events for which a lane function threw.', ['handler'], under('lane_faults', 1, names)),
   kit_tasks_waiting: ofHandlers('Tasks that have not ended: held, ready or running.', ({ waiting }) => waiting),
   kit_oldest_waiting_seconds: ofHandlers('Age of the oldest event with such a task; 0 without one.', oldest),
   kit_handler_paused: ofHandlers('1 while the handler is paused, else 0.', ({ paused }) => Number(paused !== null)),
-  kit_run_crashes_total: metric('Crashes of the process that runs handlers.', counted('run_crashes')),
-  kit_reconcile_state: metric(
-    '1 for the state of reconciliation, 0 for the others.',
-    ({ status }) => oneOf(['off', 'idle', 'running', 'backing-off', 'stopped'], status.reconcile.state),
-    'state',
+  kit_run_crashes_total: metric('Crashes of the process that runs handlers.', [], counted('run_crashes')),
+  kit_reconcile_state: metric('1 for the state of reconciliation, 0 for the others.', ['state'], ({ status }) =>
+    oneOf(['off', 'idle', 'running', 'backing-off', 'stopped'], status.reconcile.state),
   ),
   kit_reconcile_last_timestamp_seconds: metric(
     'Time when reconciliation last reached the end of the history.',
+    [],
     ({ status }) => seconds(status.reconcile.lastAt),
   ),
-  kit_recovered_total: metric('Events that replay brought first.', counted('recovered')),
-  kit_unseen_total: metric('Events of webhooks that replay did not show.', counted('unseen')),
-  kit_replay_calls_total: metric('Answered calls of ReplayEvents.', counted('replay_calls')),
-  kit_stream_state: metric(
-    '1 for the state of the event stream, 0 for the others.',
-    ({ status }) => oneOf(['off', 'open', 'lost', 'stopped'], status.stream.state),
-    'state',
+  kit_recovered_total: metric('Events that replay brought first.', [], counted('recovered')),
+  kit_unseen_total: metric('Events of webhooks that replay did not show.', [], counted('unseen')),
+  kit_replay_calls_total: metric('Answered calls of ReplayEvents.', [], counted('replay_calls')),
+  kit_stream_state: metric('1 for the state of the event stream, 0 for the others.', ['state'], ({ status }) =>
+    oneOf(['off', 'open', 'lost', 'stopped'], status.stream.state),
   ),
   kit_wrong_tokens_total: metric(
     'Wrong tokens at the ops port: of the log-in form, or bearer tokens.',
+    ['kind'],
     under('wrong_tokens', 1, () => ['bearer', 'form']),
-    'kind',
   ),
-  kit_instances: metric(
-    'Instances that share a PostgreSQL store, by state.',
-    ({ status }) =>
-      ['up', 'lost'].flatMap((state): Sample[] => {
-        const of = status.instances.filter(({ lostAt }) => (lostAt === null) === (state === 'up'));
-        return status.instances.length === 0 ? [] : [[[state], of.length]];
-      }),
-    'state',
+  kit_instances: metric('Instances that share a PostgreSQL store, by state.', ['state'], ({ status }) =>
+    ['up', 'lost'].flatMap((state): Sample[] => {
+      const of = status.instances.filter(({ lostAt }) => (lostAt === null) === (state === 'up'));
+      return status.instances.length === 0 ? [] : [[[state], of.length]];
+    }),
   ),
-  kit_gaps_open: metric('Open gaps: history that can no longer be fetched.', ({ status }) => status.gaps),
-  kit_alarm: metric(
-    '1 for each alarm that is raised.',
-    ({ status }) => status.alarms.map(({ name }) => [[name], 1]),
-    'name',
+  kit_gaps_open: metric('Open gaps: history that can no longer be fetched.', [], ({ status }) => status.gaps),
+  kit_alarm: metric('1 for each alarm that is raised.', ['name'], ({ status }) =>
+    status.alarms.map(({ name }) => [[name], 1]),
   ),
-  kit_process_up: metric(
-    '1 while the process lives, else 0.',
-    ({ status }) => Object.entries(status.processes).map(([role, state]) => [[role], state === 'up' ? 1 : 0]),
-    'role',
+  kit_process_up: metric('1 while the process lives, else 0.', ['role'], ({ status }) =>
+    Object.entries(status.processes).map(([role, state]) => [[role], state === 'up' ? 1 : 0]),
   ),
-  kit_build_info: metric(
-    '1; its labels name the version of the kit and of Node.',
-    () => [[[version, process.versions.node], 1]],
-    'version',
-    'node',
-  ),
-  kit_store_bytes: metric("Size of the store's file.", ({ disk }) => disk.storeBytes),
-  kit_store_log_bytes: metric("Size of the store's write-ahead log.", ({ disk }) => disk.logBytes),
-  kit_disk_free_bytes: metric('Free bytes on the disk of the store.', ({ disk }) =>
+  kit_build_info: metric('1; its labels name the version of the kit and of Node.', ['version', 'node'], () => [
+    [[version, process.versions.node], 1],
+  ]),
+  kit_store_bytes: metric("Size of the store's file.", [], ({ disk }) => disk.storeBytes),
+  kit_store_log_bytes: metric("Size of the store's write-ahead log.", [], ({ disk }) => disk.logBytes),
+  kit_disk_free_bytes: metric('Free bytes on the disk of the store.', [], ({ disk }) =>
     Number.isFinite(disk.freeBytes) ? disk.freeBytes : null,
   ),
 };
@@ -203,15 +193,11 @@ function under(prefix: string, labels: number, known: (figures: Figures) => stri
 }
 
 function ofHandlers(help: string, value: (figures: HandlerFigures) => number): Metric {
-  return metric(help, ({ handlers }) => handlers.map((one) => [[one.name], value(one)]), 'handler');
+  return metric(help, ['handler'], ({ handlers }) => handlers.map((one) => [[one.name], value(one)]));
 }
 
 function oldest({ oldestSeconds }: HandlerFigures): number {
   return oldestSeconds ?? 0;
-}
-
-function samplesOf(values: Record<string, number>): Sample[] {
-  return Object.entries(values).map(([label, value]) => [[label], value]);
 }
 
 function oneOf(states: string[], now: string): Sample[] {

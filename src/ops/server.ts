@@ -4,7 +4,6 @@ import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { Config } from '../config.ts';
 import { canParseTarget } from '../base/target.ts';
 import { createJobs } from '../admin/jobs.ts';
 import { createAccess, type AccessConfig } from './access.ts';
@@ -15,7 +14,7 @@ import { addPages } from './pages/routes.ts';
 import { createWrongTokens } from './wrong-tokens.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
-  config: AccessConfig & Pick<Config, 'RETENTION_DAYS' | 'RUN_CONCURRENCY'>;
+  config: AccessConfig & OpsContext['config'];
   /** Where status and counters are read. Default: the store itself. */
   view?: OpsContext['view'];
 }
@@ -24,13 +23,12 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
   const wrongTokens = createWrongTokens(options);
   const context: OpsContext = {
     ...options,
+    config,
     wrongTokens,
-    retentionDays: config.RETENTION_DAYS,
     view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
     access: createAccess(config, options, wrongTokens),
     jobs: createJobs(options),
-    concurrency: config.RUN_CONCURRENCY,
   };
   const { router, log } = context;
   addApi(context);

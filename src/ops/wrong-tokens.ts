@@ -2,10 +2,10 @@
 // nobody can lock its holder out. No token is logged.
 import { isIP } from 'node:net';
 import type { Context } from 'koa';
-import type { Clock } from '../base/clock.ts';
-import { createThrottle, type Logger } from '../base/log.ts';
+import { createThrottle } from '../base/log.ts';
+import type { Keep } from '../keep/module.ts';
 import { orNone } from '../store/or-none.ts';
-import type { Counts, StateStore } from '../store/state.ts';
+import { addTo, type Counts, type StateStore } from '../store/state.ts';
 
 /** After this many wrong tokens within WRONG_MS, further ones get 429 instead of 401. */
 const WRONG = 5;
@@ -15,10 +15,8 @@ const WRITE_MS = 1_000;
 
 export type WrongTokens = ReturnType<typeof createWrongTokens>;
 
-export interface WrongTokensOptions {
+export interface WrongTokensOptions extends Pick<Keep, 'clock' | 'log'> {
   store: { state: Pick<StateStore, 'note'> };
-  clock: Clock;
-  log: Logger;
 }
 
 export function createWrongTokens({ store, clock, log }: WrongTokensOptions) {
@@ -33,8 +31,7 @@ export function createWrongTokens({ store, clock, log }: WrongTokensOptions) {
     [counts, writtenAt] = [{}, clock.monotonic()];
     const done = await orNone(async () => (await store.state.note(written), true));
     if (done) return;
-    for (const [name, count] of Object.entries(written) as [keyof Counts, number][])
-      counts[name] = (counts[name] ?? 0) + count;
+    for (const [name, count] of Object.entries(written) as [keyof Counts, number][]) addTo(counts, name, count);
   }
 
   return {
@@ -42,7 +39,7 @@ export function createWrongTokens({ store, clock, log }: WrongTokensOptions) {
       const now = clock.monotonic();
       last = [...last.filter((at) => now - at < WRONG_MS), now].slice(-WRONG - 1);
       const outcome = last.length > WRONG ? 'throttled' : 'wrong';
-      counts[`wrong_tokens.${kind}`] = (counts[`wrong_tokens.${kind}`] ?? 0) + 1;
+      addTo(counts, `wrong_tokens.${kind}`);
       if (now - writtenAt >= WRITE_MS) void save();
       const more = throttle(kind);
       if (more) log.warn({ outcome, by: kind, ...addressesOf(ctx), ...more }, 'a wrong token at the ops port');

@@ -22,7 +22,7 @@ export interface AdminStore {
    * Ends the pause of the handler, or every pause (null). While all are paused, resuming one leaves the others that the
    * store knows paused. False: nothing was paused.
    */
-  resume(handler: string | null): Promise<boolean>;
+  resume(handler: string | null, now: number): Promise<boolean>;
   /** False: no gap with this id is open. */
   closeGap(id: number, by: string, now: number): Promise<boolean>;
   /** The events between two cursors or times of receipt whose tasks were made. A cursor `to` is included. */

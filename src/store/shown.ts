@@ -41,6 +41,8 @@ export interface Status {
   waiting: { handler: string; since: string }[];
   /** An SQLite store is being copied into this one, and handlers pause. Null: not now. */
   moving: Moving | null;
+  /** The names of the handlers that are paused; `*`: every handler. */
+  paused: string[];
 }
 
 export interface EventFilter {
@@ -127,17 +129,17 @@ export interface HandlerFigures {
   paused: Pause | null;
   /** Tasks that have not ended: held, ready or running. */
   waiting: number;
-  /** Since its oldest waiting event was received. Null: no task waits, or more than 10,000 older ones of others do. */
+  /** Since the event of its oldest waiting task was received. Null: no task waits. */
   oldestSeconds: number | null;
   dead: number;
 }
 
 /** What one handler is busy with. Each list looks at a bounded number of tasks or lanes. */
 export interface HandlerDetail {
-  /** Waiting tasks whose last attempt failed, by error pattern, most first: of the 10,000 oldest of all handlers. */
+  /** Waiting tasks whose last attempt failed, by error pattern, most first. */
   failing: { pattern: string; tasks: number; key: string; error: string }[];
   /** The ended tasks whose last attempt took longest. */
-  slowest: { task: number; key: string; state: ShownState; tookMs: number; at: string }[];
+  slowest: { key: string; state: ShownState; tookMs: number; at: string }[];
   lanes: WaitingLane[];
 }
 

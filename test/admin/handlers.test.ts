@@ -45,7 +45,7 @@ test.each([
 ])('resuming %s says that it goes on', async (handler, words) => {
   const { store, resume } = createHandlers();
   expect(await resumeHandler(store, handler, NOW)).toBe(words);
-  expect(resume).toHaveBeenCalledWith(handler);
+  expect(resume).toHaveBeenCalledWith(handler, NOW);
 });
 
 test.each([

@@ -9,6 +9,7 @@ import type { Cursor } from '../../src/wire/cursor.ts';
 const well: Status = {
   ...UNREAD,
   events: 5,
+  lastDeliveryAt: '2026-01-01T00:00:00.000Z',
   watermark: '5' as Cursor,
   reconcile: { ...UNREAD.reconcile, state: 'idle' },
 };
@@ -69,6 +70,34 @@ test.each<[string, Partial<Status>, Health['word'], Health['tone'], string]>([
     `All is well: deliveries are taken, 1 task is on the way. ${SET}`,
   ],
   ['nothing has come', { events: 0 }, 'Receiving', 'good', REGISTER],
+  [
+    'the only event is of the kit itself',
+    { lastDeliveryAt: null },
+    'Receiving',
+    'good',
+    'No delivery of the service has come yet: register the webhook, then send its test event. npx kit doctor checks the way.',
+  ],
+  [
+    'handlers are paused',
+    { paused: ['bot', 'crm'], tasks: { ...NONE, ready: 2 } },
+    'Receiving',
+    'warn',
+    'All is well: deliveries are taken, 2 tasks are on the way, and nothing is missing. Paused: bot, crm.',
+  ],
+  [
+    'every handler is paused, and recovery is off',
+    { paused: ['*', 'bot'], reconcile: OFF },
+    'Receiving',
+    'warn',
+    `All is well: deliveries are taken, all is handled. ${SET} Every handler is paused.`,
+  ],
+  [
+    'a handler is paused beside an alarm',
+    { ...up('dead_letters'), paused: ['bot'] },
+    'Degraded',
+    'warn',
+    'Deliveries are taken. 1 alarm needs attention. Paused: bot.',
+  ],
   ['an alarm can wait', up('dead_letters'), 'Degraded', 'warn', 'Deliveries are taken. 1 alarm needs attention.'],
   ['an alarm has no rule', up('of_old'), 'Degraded', 'warn', 'Deliveries are taken. 1 alarm needs attention.'],
   [

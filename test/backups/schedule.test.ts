@@ -42,7 +42,7 @@ function start({ store, path } = records, keep = 3): () => Promise<number> {
     folder: (born) => createBackupFolder(dir, path, born),
     everyMs: DAY_MS,
     keep,
-    storeBytes: async () => storeBytes,
+    disk: async () => ({ storeBytes, logBytes: 0, freeBytes: Infinity }),
     copy(to) {
       copies.push(to);
       return copy(to);

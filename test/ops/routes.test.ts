@@ -98,6 +98,7 @@ describe('GET /api/status', () => {
       instances: [],
       waiting: [],
       moving: null,
+      paused: [],
     });
   });
 
@@ -157,6 +158,7 @@ describe('GET /api/status', () => {
       instances: [],
       waiting: [],
       moving: null,
+      paused: [],
     });
   });
 

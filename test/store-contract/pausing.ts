@@ -1,8 +1,8 @@
 // Pauses: the brake on handlers, and the figures that people see of each handler.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import { done, ended } from './harness.ts';
-import { cursorOf, present, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
+import { moveTasks } from '../../src/admin/move.ts';
+import { cursorOf, done, ended, failed, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
 
 export function pausing(suite: Suite<Store>): void {
   let store: Store;
@@ -22,7 +22,7 @@ export function pausing(suite: Suite<Store>): void {
       await desk.arrive('a', [3]);
       expect((await desk.settle([done(present(running))])).fenced).toBe(0);
       expect(await claimed()).toEqual([]);
-      expect(await store.admin.resume('first')).toBe(true);
+      expect(await store.admin.resume('first', desk.now)).toBe(true);
       expect(await desk.workOff()).toEqual([['2'], ['3']]);
     });
 
@@ -46,8 +46,46 @@ export function pausing(suite: Suite<Store>): void {
       await store.admin.pause(null, null, T0);
       expect(await store.processes.isolatedDue(T0, ['first'])).toBe(false);
       expect(await store.work.claimIsolated(T0, 2, [desk.handler])).toBeUndefined();
-      await store.admin.resume(null);
+      await store.admin.resume(null, desk.now);
       expect(await store.processes.isolatedDue(T0, ['first'])).toBe(true);
+    });
+
+    test('keeps the place of a failed task in its lane, however long the pause', async () => {
+      await desk.arrive('a', [10, 20, 30]);
+      await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 1_000, holdMs: 120_000 })));
+      await store.admin.pause('first', null, T0 + 500);
+      desk.now = T0 + 3_600_000;
+      expect(await claimed()).toEqual([]);
+      await store.admin.resume('first', desk.now);
+      expect(await desk.workOff()).toEqual([['10'], ['20'], ['30']]);
+    });
+
+    test.each([0, 3_600_000])(
+      'keeps the place of a task whose process crashed, after a pause of %i ms',
+      async (pauseMs) => {
+        await desk.arrive('a', [10, 20]);
+        expect((await desk.claim()).map(cursorOf)).toEqual(['10']);
+        await store.processes.giveBack([], T0, { how: 'SIGKILL', after: () => ({ delayMs: 1_000, holdMs: 120_000 }) });
+        desk.boot = 2;
+        await store.admin.pause('first', null, T0);
+        desk.now = T0 + 1_000 + pauseMs;
+        await store.admin.resume('first', desk.now);
+        // The next turn comes before the other process has begun the task.
+        expect(await claimed()).toEqual([]);
+        const isolated = present(await store.work.claimIsolated(desk.now, 3, [desk.handler]));
+        expect(cursorOf(isolated)).toBe('10');
+        await store.work.complete(isolated, desk.now, () => {});
+        expect(await claimed()).toEqual(['20']);
+      },
+    );
+
+    test('stays paused under the new name that its tasks are moved to', async () => {
+      await desk.arrive('a', [1]);
+      await store.admin.pause('first', 'it answers twice', T0);
+      const second = present((await store.work.register(['second'])).get('second'));
+      await moveTasks(store, { from: 'first', to: 'second' }, { now: () => T0, monotonic: () => T0 });
+      expect(await claimed([second])).toEqual([]);
+      expect((await figures())['second']).toMatchObject({ waiting: 1, paused: { reason: 'it answers twice' } });
     });
 
     test('stays paused in another process, and keeps the time of its first pause', async () => {
@@ -78,15 +116,15 @@ export function pausing(suite: Suite<Store>): void {
     test('leaves the others paused if one handler goes on, and ends with all of them', async () => {
       await store.work.register(['first', 'second']);
       await store.admin.pause(null, 'a bot', T0);
-      expect(await store.admin.resume('first')).toBe(true);
+      expect(await store.admin.resume('first', desk.now)).toBe(true);
       const paused = async () =>
         Object.entries(await figures()).map(([name, figure]) => [name, figure.paused !== null]);
       expect(await paused()).toEqual([
         ['first', false],
         ['second', true],
       ]);
-      expect(await store.admin.resume(null)).toBe(true);
-      expect(await store.admin.resume(null)).toBe(false);
+      expect(await store.admin.resume(null, desk.now)).toBe(true);
+      expect(await store.admin.resume(null, desk.now)).toBe(false);
       expect((await paused()).some(([, is]) => is)).toBe(false);
     });
 
@@ -100,7 +138,7 @@ export function pausing(suite: Suite<Store>): void {
         expect((await figures())[name === '__proto__' ? 'x' : name]?.paused ?? null).toBeNull();
         await store.admin.pause(name, null, T0);
         expect(await claimed([id])).toEqual([]);
-        await store.admin.resume(name);
+        await store.admin.resume(name, desk.now);
         expect(await claimed([id])).toEqual(['1']);
       },
     );
@@ -118,6 +156,20 @@ export function pausing(suite: Suite<Store>): void {
       expect((await figures())['first']).toMatchObject({ waiting: 3, dead: 0 });
       await store.admin.discard(await store.admin.matching({ state: 'ready' }, desk.now), 'a test', desk.now);
       expect((await figures())['first']).toMatchObject({ waiting: 0, oldestSeconds: null });
+    });
+
+    test('are known beside a long backlog of another handler', async () => {
+      for (let from = 1; from <= 10_001; from += 2_500) await desk.arrive('a', range(from, from + 2_499));
+      await store.admin.pause('first', null, T0);
+      const second = present((await store.work.register(['first', 'second'])).get('second'));
+      await desk.accept('b', [20_000]);
+      const { from, events } = await store.work.pending(10);
+      await desk.turn({ fanOut: { from, upTo: from + 1, tasks: tasksOf(events, second, T0) } });
+      const [claim] = (await desk.turn({ room: ROOM, handlers: [second] })).claims;
+      await desk.settle([failed(claim, { dueAt: T0 + 60_000, holdMs: 120_000 })]);
+      desk.now = T0 + 7_200_000;
+      expect((await figures())['second']).toMatchObject({ waiting: 1, oldestSeconds: 7_200 });
+      expect((await store.read.handler('second', desk.now))?.failing).toMatchObject([{ tasks: 1 }]);
     });
 
     test('count tasks for the handler that they were given to', async () => {
@@ -151,8 +203,10 @@ export function pausing(suite: Suite<Store>): void {
     expect(await store.admin.retry(ids, T0)).toBe(0);
     expect(await store.admin.retry(ids.slice(0, 1), T0, true)).toBe(1);
     expect(await desk.workOff()).toEqual([['1']]);
+    expect(await store.admin.matching({ state: 'done', ids, receivedBefore: T0 }, T0)).toEqual([]);
     await store.admin.eraseEvents(() => true, 0, 10, T0, false);
     expect(await store.admin.matching({ state: 'done', ids }, T0)).toEqual([]);
+    expect(await store.admin.retry(ids, T0, true)).toBe(0);
   });
 
   test('waiting tasks are selected by the time when their event was received', async () => {
@@ -166,6 +220,11 @@ export function pausing(suite: Suite<Store>): void {
     expect(await older(T0 + 60_001)).toEqual([4097, 8193]);
     const { tasks } = await store.read.tasks({ receivedBefore: T0 + 1 }, desk.now);
     expect(tasks.map(({ key }) => key)).toEqual(['c:1']);
+    // The clock was set back, took one event, and was corrected.
+    desk.now = T0 - 3_600_000;
+    await desk.arrive('c', [3]);
+    desk.now = T0 + 60_000;
+    expect(await older(T0)).toEqual([12_289]);
   });
 
   test('what a handler is busy with: failures by cause, its slowest tasks, its lanes', async () => {
@@ -173,10 +232,10 @@ export function pausing(suite: Suite<Store>): void {
     await desk.arrive('a', [1, 2]);
     await desk.arrive('b', [3]);
     const claims = await desk.claim();
-    const failed = claims.map((claim) => {
+    const errors = claims.map((claim) => {
       return { claim, state: 'ready', error: `Error: no ${cursorOf(claim)}`, dueAt: T0, holdMs: 60_000 } as const;
     });
-    await desk.settle(failed);
+    await desk.settle(errors);
     const { failing, lanes, slowest } = present(await store.read.handler('first', T0));
     expect(failing).toMatchObject([{ tasks: 2, key: 'c:3', error: 'Error: no 3' }]);
     expect(lanes).toMatchObject([{ lane: 'a', waiting: 2 }]);

@@ -14,7 +14,7 @@ export const DELIVERIES: Rules<Observation> = {
     gravity: 'critical',
     deliveries: 'refused',
     remedy:
-      'Read the causes in npx kit status; fix them before 15 in a row, when the service switches the webhook off.',
+      'Fix the causes, which npx kit status and the page list, before 15 in a row: then the service switches the webhook off.',
     page: '/refused',
     fires: (seen) =>
       seen.status.failureRun >= FAILURES_FROM ||
@@ -26,7 +26,7 @@ export const DELIVERIES: Rules<Observation> = {
   webhook_silent: {
     gravity: 'critical',
     deliveries: 'missing',
-    remedy: 'Read the alarm in npx kit status: it says what is known and what it guesses; then npx kit doctor.',
+    remedy: 'Enable the webhook at the service if it is off; npx kit doctor finds what else is in the way.',
     page: '/reconciliation',
     fires: (seen) => explainSilence(seen) !== null,
     level: ({ types }) => magnitude(types.reduce((sum, { missed }) => sum + missed, 0)),
@@ -41,15 +41,19 @@ export const DELIVERIES: Rules<Observation> = {
     level: ({ status }) =>
       [MISMATCH_FROM, FAILURES_ALLOWED].filter((least) => status.failures.badSignatures >= least).length,
     words: (seen) =>
-      `${judgeSignatures(seen).words}${switchedOff(seen.status.failures.badSignatures, seen.status.reconcile.state !== 'off')}. If strangers sent them, the next good delivery ends this alarm`,
+      `${judgeSignatures(seen).words}${switchedOff(seen.status.failures.badSignatures, seen.status.reconcile.state !== 'off' && seen.status.watermark !== null)}. If strangers sent them, the next good delivery ends this alarm`,
   },
   clock_skew: {
     gravity: 'critical',
     remedy: 'Synchronise the clock at once: each refused delivery counts towards switching the webhook off.',
     page: '/refused',
     ...onCounter('refused.clock_skew', FAILURES_FROM),
-    words: ({ skewSeconds: ahead }) =>
-      `deliveries with a right signature are outside the time window: the clock of this machine seems ${ahead === null ? 'wrong' : `${Math.abs(ahead)} s ${ahead < 0 ? 'ahead of' : 'behind'} the service`}. Synchronise it, see timedatectl`,
+    words: ({ skewSeconds: ahead, status: { failureRun: run } }) => {
+      const by = ahead === null ? 'wrong' : `${Math.abs(ahead)} s ${ahead < 0 ? 'ahead of' : 'behind'} the service`;
+      if (run === 0)
+        return `deliveries with a right signature were outside the time window: the clock of this machine was ${by}. Deliveries succeed again: nothing is left to do, and this alarm ends 10 minutes after the last such refusal`;
+      return `deliveries with a right signature are outside the time window: the clock of this machine seems ${by}. Synchronise it, see timedatectl`;
+    },
   },
   body_limit: {
     gravity: 'warning',
@@ -76,7 +80,7 @@ function failureRun(seen: Observation): string {
     // Headers are no proof, so a run without a verified signature may be the work of strangers.
     if (causes && !Object.keys(failures.causes).some((cause) => causeOf(cause)?.counts === 'surely'))
       return `${run} requests in a row with the headers of deliveries were refused unread (${causes}): ${remedyOf(failures.causes)}. If the service sent them, at ${FAILURES_ALLOWED} in a row it switches the webhook off: look there. If strangers sent them, the next good delivery ends this alarm`;
-    return `${run} deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchedOff(run, reconcile.state !== 'off')}`;
+    return `${run} deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchedOff(run, reconcile.state !== 'off' && status.watermark !== null)}`;
   }
   if (recently(seen, 'failure_runs') === 0)
     return `${recently(seen, 'unseen_failures')} recent events arrived with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`;

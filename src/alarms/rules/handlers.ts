@@ -110,8 +110,14 @@ function isStuck({ status }: Observation): boolean {
 function failing(seen: Observation): string[] {
   return handlersWith(seen, 'attempts.retry').filter(
     (name) =>
-      !isPaused(seen, name) && recently(seen, `attempts.retry.${name}`) > recently(seen, `attempts.done.${name}`),
+      !isPaused(seen, name) &&
+      recently(seen, `attempts.retry.${name}`) > easing(seen) * recently(seen, `attempts.done.${name}`),
   );
+}
+
+/** Once raised, the alarm stays until fewer attempts fail, so that a share around the limit does not raise it again. */
+function easing(seen: Observation): number {
+  return wordsBefore(seen) === undefined ? 1 : 0.25;
 }
 
 /** Handlers that fail at a share that shows it before tasks wait for long, or although most attempts succeed. */
@@ -121,7 +127,7 @@ function failsByShare(seen: Observation): { handler: string; words: string }[] {
   return [...handlers].toSorted().flatMap((handler) => {
     if (isPaused(seen, handler)) return [];
     const young = shareOf(handler, sinceBoot);
-    if (young.failed >= BROKEN.least && young.failed >= BROKEN.share * young.all)
+    if (young.failed >= BROKEN.least && young.failed >= easing(seen) * BROKEN.share * young.all)
       return [{ handler, words: `${young.failed} of ${young.all} since the last start` }];
     const each = thirds.map((growth) => shareOf(handler, growth));
     const [failed, all] = [sum(each.map((one) => one.failed)), sum(each.map((one) => one.all))];

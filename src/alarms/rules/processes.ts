@@ -15,7 +15,7 @@ const UPDATED_MS = 60_000;
 export const PROCESSES: Rules<Observation> = {
   run_crashing: {
     gravity: 'critical',
-    remedy: 'Read the alarm in npx kit status: it names the handler and the event; then npx kit explain.',
+    remedy: 'npx kit explain the event that the alarm names; fix its handler, then npx kit reload.',
     page: '/handlers',
     fires: (seen) => recently(seen, 'run_crashes') >= CRASHES_FROM || seen.runDownMs > DOWN_MS,
     level: (seen) => magnitude(recently(seen, 'run_crashes')),

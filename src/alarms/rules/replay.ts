@@ -10,7 +10,7 @@ const TROUBLE_MS = 180_000;
 const KEEPS_WEBHOOKS = /API_KEY_IP_FORBIDDEN/;
 /** In the alarm's text, this also shows later that the key was refused. */
 const REGISTER =
-  'Webhooks of a key that is revoked, expired or without events:read stop with it, and another key does not bring them back (contract 3.2): register the webhook again with the new key, and put its secret first in WEBHOOK_SECRET';
+  'Webhooks of a key that is revoked, expired or without events:read stop with it, and another key does not bring them back: register the webhook again with the new key, and put its secret first in WEBHOOK_SECRET';
 
 export const REPLAY: Rules<Observation> = {
   replay_blind: {

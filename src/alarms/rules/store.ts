@@ -18,7 +18,7 @@ export const WRITES: Rules<WriteTrouble> = {
     gravity: 'critical',
     deliveries: 'uncommitted',
     remedy:
-      'Read the alarm in npx kit status: it names the cause. Deliveries get 503, and at 15 in a row the webhook is switched off.',
+      'Make room on the disk, or end what holds its lock: the alarm names the cause. Deliveries get 503, and at 15 in a row the webhook is switched off.',
     fires: ({ code }) => code !== 'replaced',
     level: ({ refused }) => 1 + magnitude(refused),
     // The number of different codes, so that only a new code is posted: on a full disk, two codes alternate.
@@ -59,8 +59,7 @@ export const DISK: Rules<Observation> = {
 export const BACKUPS: Rules<Observation> = {
   backup_old: {
     gravity: 'warning',
-    remedy:
-      'Read the alarm in npx kit status: it names the cause. Make room in BACKUP_DIR, or give it to the user of the kit.',
+    remedy: 'Make room in BACKUP_DIR, mount it, or give it to the user of the kit: the alarm names the cause.',
     fires: ({ backups }) => backups !== null && (isOld(backups) || (backups.last?.failures ?? 0) >= 2),
     level: ({ backups }) => magnitude((backups?.ageMs ?? 0) / (backups?.dueMs ?? 1)),
     words: ({ backups }) => {

@@ -60,8 +60,8 @@ function refusedToo({ reconcile }: Evidence['status'], lastAt: number, now: numb
   if (reconcile.reason?.includes('API_KEY_IP_FORBIDDEN'))
     return `${seen} Known: this machine's address is not among those that the key allows; that alone stops no webhook. Guess: nothing happened; allow the address at the service`;
   if (reconcile.reason?.includes('401'))
-    return `${seen} Known: webhooks of a key that is revoked or expired stop with it (contract 3.2). Guess: the key is revoked or expired; give the kit a new key, and register the webhook with it`;
-  return `${seen} Guess: the key has lost events:read, and its webhooks have stopped with it (contract 3.2); or nothing happened`;
+    return `${seen} Known: webhooks of a key that is revoked or expired stop with it. Guess: the key is revoked or expired; give the kit a new key, and register the webhook with it`;
+  return `${seen} Guess: the key has lost events:read, and its webhooks have stopped with it; or nothing happened`;
 }
 
 function list(types: DeliveredType[]): string {

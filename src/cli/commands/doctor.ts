@@ -1,5 +1,5 @@
 // Checks everything that a delivery depends on, and names a remedy for every fault.
-import { readEnv, type Env } from '../../config.ts';
+import { readEnv } from '../../config.ts';
 import { parse, webAddress, type Command } from '../lib/command.ts';
 import { clean, print, printJson } from '../lib/print.ts';
 import { clock } from '../lib/store.ts';
@@ -13,7 +13,7 @@ import { alarms, file, folder } from '../doctor/store.ts';
 import { receiver, roundTrip } from '../doctor/trip.ts';
 
 const { clocks, key, replay, contract, backups, server }: Partial<Record<string, Check>> = modules;
-const CHECKS = [
+export const CHECKS = [
   runtime,
   configuration,
   folder,
@@ -41,27 +41,17 @@ export default {
   async run(args) {
     const { values } = parse(args, { text: ['url'], flags: ['json'], names: false });
     const url = webAddress('--url', values.url);
-    const { findings, exit } = await diagnose(readEnv(), url, values.json ? () => {} : show);
+    const findings: Named[] = [];
+    for await (const finding of examine(CHECKS, { env: readEnv(), url, clock })) {
+      findings.push(finding);
+      if (!values.json) show(finding);
+    }
     if (values.json) printJson(findings.map(({ check, state, detail, remedy }) => ({ check, state, detail, remedy })));
-    return exit;
+    return exitOf(findings);
   },
 } satisfies Command;
 
 type Named = Finding & { check: string };
-
-/** Resolves to all findings and the exit code. `tell` gets each finding when it is found. */
-export async function diagnose(
-  env: Env,
-  url: string | undefined,
-  tell: (finding: Named) => void,
-): Promise<{ findings: Named[]; exit: number }> {
-  const findings: Named[] = [];
-  for await (const finding of examine(CHECKS, { env, url, clock })) {
-    findings.push(finding);
-    tell(finding);
-  }
-  return { findings, exit: exitOf(findings) };
-}
 
 function show({ check, state, detail, remedy }: Named): void {
   print(`${state.padEnd(8)} ${check.padEnd(15)} ${clean(detail)}${remedy ? ` → ${clean(remedy)}` : ''}`);

@@ -1,7 +1,7 @@
 // Ends the pause of a handler, or of all of them.
 import { resumeHandler } from '../../admin/handlers.ts';
-import { brake } from '../lib/brake.ts';
 import type { Command } from '../lib/command.ts';
+import { brake } from './pause.ts';
 
 export default {
   summary: 'let a paused handler, or all, go on',

@@ -14,7 +14,7 @@ const GROUPS = 200;
 
 export async function lettersScreen(
   { ctx, now, status, reads, mayChange }: Visit,
-  { jobs, concurrency }: OpsContext,
+  { jobs, config: { RUN_CONCURRENCY: concurrency } }: OpsContext,
 ): Promise<Html> {
   const { handler, group: id, before, limit } = taskFilterOf(ctx.query, now);
   const { dead, groups } = await reads.groups({ handler, id, limit: GROUPS });

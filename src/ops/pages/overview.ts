@@ -22,7 +22,7 @@ const LANES = 8;
 /** It appears and reports the fault if the store cannot be read. */
 export async function overview(
   { ctx, status, health, now, reads, mayChange }: Visit,
-  { store, rules, disk, retentionDays }: OpsContext,
+  { store, rules, disk, config }: OpsContext,
 ): Promise<Html> {
   const range = rangeOf(ctx.query['range']);
   const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
@@ -40,12 +40,12 @@ export async function overview(
       <p class="word">${health.word}</p>
       <p>${health.words}</p>
     </div>
-    ${moving(status)} ${alarms(status.alarms, rules, now)} ${figures(keyFigures(status, mismatch, now))}
+    ${moving(status)} ${alarms(status.alarms, rules, now)} ${figures(keyFigures(status, rules, mismatch, now))}
     ${fold('Over time', html`${ranges(range, samples, from)} ${charts.attempts()}`)}
     <h2>Handlers</h2>
     ${handlersTable({ handlers, samples, recent, range, now, mayChange }, here)}
     <h2>The dedup store</h2>
-    ${storeBlock({ status, now, disk: size, extent, backup, week, retentionDays })}
+    ${storeBlock({ status, now, disk: size, extent, backup, week, retentionDays: config.RETENTION_DAYS })}
     ${samples.length < 2 ? null : fold('More over time', html`<div class="charts">${charts.others()}</div>`)}
     ${status.instances.length > 0 ? instances(status) : null}
     <h2>Lanes in which most tasks wait</h2>
@@ -92,7 +92,7 @@ function alarmOf({ name, since, detail }: Alarm, rule: AlarmRules[string] | unde
 }
 
 /** `mismatch`: WEBHOOK_SECRET is probably wrong. */
-function keyFigures(status: Status, mismatch: boolean, now: number): Figure[] {
+function keyFigures(status: Status, rules: AlarmRules, mismatch: boolean, now: number): Figure[] {
   const { tasks, unassigned, oldestReadySeconds, failureRun, failures, lastDeliveryAt, processes, reconcile } = status;
   const forged = failures.badSignatures > 0 ? `${count(failures.badSignatures)} since with a bad signature` : null;
   const waiting = tasks.ready + tasks.held + tasks.running + unassigned;
@@ -110,17 +110,19 @@ function keyFigures(status: Status, mismatch: boolean, now: number): Figure[] {
     { name: 'Last delivery', value: ago(lastDeliveryAt, now), note: forged, tone: mismatch ? 'warn' : undefined },
     { name: 'Waiting', value: waiting, note: wait, tone: isOld ? 'warn' : undefined },
     { name: 'Dead letters', value: dead, tone: tasks.dead > 0 ? 'warn' : undefined },
-    missing(status, now),
+    missing(status, rules, now),
     { name: 'Failures in a row', value: run, note: failureRun === 0 ? off : causes.join(', '), tone: runTone },
     { name: 'Processes', value: html`${lives}`, note: `reconciliation: ${reconcile.state}` },
   ];
 }
 
-function missing({ gaps, reconcile, watermark }: Status, now: number): Figure {
+function missing({ gaps, reconcile, watermark, alarms: up }: Status, rules: AlarmRules, now: number): Figure {
   const name = 'Missing';
   const note = html`looked ${reconcile.lastAt === null ? 'never yet' : ago(reconcile.lastAt, now)}`;
   const value = html`<a href="/reconciliation">${gaps === 1 ? '1 gap' : `${count(gaps)} gaps`}</a>`;
   if (gaps > 0) return { name, value, note, tone: 'warn' };
+  const isUnclear = up.some(({ name: alarm }) => rules[alarm]?.deliveries === 'missing');
+  if (isUnclear || reconcile.state === 'stopped') return { name, value: 'not known', note, tone: 'warn' };
   if (reconcile.state === 'off') return { name, value: 'not known', note: 'reconciliation is off' };
   return { name, value: watermark === null ? 'nothing, as far as known' : 'nothing', note };
 }

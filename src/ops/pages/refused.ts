@@ -3,7 +3,8 @@ import type { SignatureJudgement } from '../../receive/bad-signatures.ts';
 import { causeOf, refusalsIn } from '../../receive/causes.ts';
 import type { Accepted } from '../../store/ingest.ts';
 import type { Refusal } from '../../store/keep.ts';
-import type { Quarantined, Status } from '../../store/read.ts';
+import type { Quarantined, ReadStore, Status } from '../../store/read.ts';
+import type { Visit } from './shell/frame.ts';
 import { html, type Html } from './shell/html.ts';
 import { action, code, count, figures, hidden, span, table, time } from './shell/parts.ts';
 
@@ -89,12 +90,15 @@ function lastOf(refusals: Refused['refusals']): Html {
 
 const SHOWN_BYTES = 16 * 1024;
 
-/** The screen of one quarantined row. `body` is shown as text and as hex; null: its bytes stay hidden. */
-export function quarantined(
-  row: Quarantined,
-  body: Uint8Array | null,
-  may: { change: boolean; reveal: boolean },
-): Html {
+/** The screen of one quarantined row. If it is revealed, its body is shown as text and as hex. */
+export async function quarantined(
+  { ctx, mayChange, mayReveal }: Visit,
+  read: Pick<ReadStore, 'quarantined'>,
+  isRevealed: boolean,
+): Promise<Html | undefined> {
+  const row = await read.quarantined(Number(ctx['params']['id']) || 0);
+  if (!row) return undefined;
+  const { body } = row;
   return html`${figures([
       { name: 'Why', value: row.reason },
       { name: 'Received', value: time(row.receivedAt) },
@@ -103,8 +107,8 @@ export function quarantined(
       { name: 'Bytes', value: row.bytes },
     ])}
     ${
-      body === null
-        ? may.reveal
+      !isRevealed
+        ? mayReveal
           ? action(`/refused/${row.id}/body`, 'Reveal the bytes: this is logged', null)
           : html`<p class="empty">
               The bytes may hold personal data. To see them, log in with <code>OPS_TOKEN</code> (set it in
@@ -116,7 +120,7 @@ export function quarantined(
             <pre tabindex="0">${hex(body.subarray(0, SHOWN_BYTES / 4))}</pre>
             ${body.length > SHOWN_BYTES / 4 ? html`<p class="soft">Cut short. For all bytes: <code>npx kit quarantine show ${row.id}</code></p>` : null}`
     }
-    ${may.change ? action('/refused/retry', 'Read again', hidden('id', row.id)) : null}
+    ${mayChange ? action('/refused/retry', 'Read again', hidden('id', row.id)) : null}
     <p><a href="/refused">All refused deliveries</a></p>`;
 }
 

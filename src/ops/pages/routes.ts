@@ -22,7 +22,6 @@ import { quarantined, refused, reread } from './refused.ts';
 import { besides, samplesOf } from './samples.ts';
 import { runbookScreen } from './runbook.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
-import type { Html } from './shell/html.ts';
 import { count } from './shell/parts.ts';
 
 /** The maximum of quarantined rows that the page shows and that one click reads again. */
@@ -62,9 +61,11 @@ function addHandlers({ screen, change }: Frame, context: OpsContext): void {
   );
 }
 
-function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, concurrency }: OpsContext): void {
+function addEvents({ screen, ask, reveal, download }: Frame, { store, clock, config }: OpsContext): void {
   screen('/events', 'Events', (visit) => eventsScreen(visit, store.read));
-  ask('/events/selected/tasks', 'Selected events', (visit, form) => selectedScreen(visit, form, concurrency));
+  ask('/events/selected/tasks', 'Selected events', (visit, form) =>
+    selectedScreen(visit, form, config.RUN_CONCURRENCY),
+  );
   download('/events.ndjson', (ctx, bodies) => {
     ctx.attachment('events.ndjson');
     ctx.type = 'application/x-ndjson';
@@ -127,12 +128,8 @@ function addRefused({ screen, change, reveal }: Frame, { store, view, clock, onC
     const quarantine = await store.read.quarantine(QUARANTINE);
     return refused({ status, judgement, counters, refusals, quarantine, mayChange });
   });
-  const one = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
-    const row = await store.read.quarantined(Number(ctx['params']['id']) || 0);
-    return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
-  };
-  screen('/refused/:id', 'Quarantined', (visit) => one(visit, false));
-  reveal('/refused/:id/body', 'Quarantined', (visit) => one(visit, true));
+  screen('/refused/:id', 'Quarantined', (visit) => quarantined(visit, store.read, false));
+  reveal('/refused/:id/body', 'Quarantined', (visit) => quarantined(visit, store.read, true));
   change('/refused/retry', '/refused', async (form) => {
     const id = form.get('id');
     const outcomes = await readAgain(store, id === 'all' ? { newest: QUARANTINE } : Number(id) || 0, clock.now());

@@ -35,13 +35,6 @@ export async function besides({ samples }: Pick<ReadStore, 'samples'>, now: numb
   return { recent, week };
 }
 
-/** New events a day. Null: the samples span less than a day. */
-export function eventsPerDay(samples: Sample[]): number | null {
-  const [first, last] = [samples[0], samples.at(-1)];
-  if (!first || !last || last.at - first.at < DAY_MS) return null;
-  return (grown(first.accepted, last.accepted) * DAY_MS) / (last.at - first.at);
-}
-
 /** How many deliveries each latency bucket has counted between the first sample and the last. */
 export function answersIn(samples: Sample[]): number[] {
   return (samples.at(-1)?.acks ?? []).map((n, i) => grown(samples[0]?.acks[i], n));

@@ -28,8 +28,7 @@ const SECTIONS = {
 export async function selectedScreen({ now, reads }: Visit, form: URLSearchParams, concurrency: number): Promise<Html> {
   const what = form.get('action') === 'discard' ? 'discard' : 'retry';
   const keys = form.getAll('event').slice(0, MOST);
-  const tasks: ShownTask[] = [];
-  for (const key of keys) tasks.push(...((await reads.event(key, now))?.tasks ?? []));
+  const tasks = (await Array.fromAsync(keys, (key) => reads.event(key, now))).flatMap((found) => found?.tasks ?? []);
   const from = form.get('to') ?? '';
   const to = from.startsWith('/events') ? from : '/events';
   const sections = SECTIONS[what].flatMap(({ title, button, states, chosen }) => {

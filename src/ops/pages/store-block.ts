@@ -3,7 +3,7 @@ import { iso } from '../../base/clock.ts';
 import type { ReadStore, Sample, Status } from '../../store/read.ts';
 import type { Disk } from '../../store/site.ts';
 import type { KeptState } from '../../store/state.ts';
-import { eventsPerDay } from './samples.ts';
+import { grown } from './samples.ts';
 import { html, type Html } from './shell/html.ts';
 import { ago, count, figures, size, type Cell, type Figure } from './shell/parts.ts';
 
@@ -19,6 +19,7 @@ export interface StoreFigures {
   retentionDays: number;
 }
 
+const DAY_MS = 86_400_000;
 const LEAST_FREE_BYTES = 512 * 1024 * 1024;
 
 export function storeBlock({ status, now, disk, extent, backup, week, retentionDays }: StoreFigures): Html {
@@ -54,6 +55,8 @@ export function storeBlock({ status, now, disk, extent, backup, week, retentionD
 
 /** The bytes at which the store stops to grow, if events go on to come as in the last week. Null: not known yet. */
 export function levelOf(events: number, disk: Disk, week: Sample[], retentionDays: number): number | null {
-  const perDay = eventsPerDay(week);
-  return perDay === null || perDay === 0 || events === 0 ? null : (disk.storeBytes / events) * perDay * retentionDays;
+  const [first, last] = [week[0], week.at(-1)];
+  const ms = (last?.at ?? 0) - (first?.at ?? 0);
+  const perDay = ms < DAY_MS ? 0 : (grown(first?.accepted, last?.accepted) * DAY_MS) / ms;
+  return perDay === 0 || events === 0 ? null : (disk.storeBytes / events) * perDay * retentionDays;
 }

@@ -1,5 +1,6 @@
 // Tables of observations: which alarms fire, at which level, and with which text.
 import { expect, test } from 'vitest';
+import type { Cursor } from '../../../src/wire/cursor.ts';
 import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
 import { NOTHING_SEEN, type Observation } from '../../../src/alarms/rules/observation.ts';
 import { evaluate } from '../../../src/alarms/rules/rule.ts';
@@ -116,6 +117,17 @@ test.each<[string, Observation['attempts'], boolean]>([
   if (fires) expect(words('handler_failing', given)).toMatch(/^attempts of answer fail \(\d+ of \d+ (since|in) /);
 });
 
+test('a share of failures around a half raises handler_failing once, until most attempts succeed', () => {
+  const alarms = [{ name: 'handler_failing', since: '', detail: 'before' }];
+  const young = (failed: number, status = {}) =>
+    names(seen(status, {}, { attempts: { sinceBoot: growth(failed, 20 - failed), thirds: [] } }));
+  expect(young(9)).toEqual([]);
+  expect(young(9, { alarms })).toEqual(['handler_failing']);
+  expect(young(2, { alarms })).toEqual([]);
+  expect(names(seen({ alarms }, retries(4, 6)))).toEqual(['handler_failing']);
+  expect(names(seen({ alarms }, retries(1, 9)))).toEqual([]);
+});
+
 test('E48: handler_failing goes on while most attempts fail, though no task waits for long', () => {
   const alarms = [{ name: 'handler_failing', since: '', detail: 'before' }];
   expect(names(seen({ alarms }, retries(9, 2)))).toEqual(['handler_failing']);
@@ -182,7 +194,12 @@ test.each([
   ],
 ])('failure_run says, %s', (_, failureRun, expected) => {
   const failures = { ...calm.failures, causes: { store: failureRun } };
-  expect(words('failure_run', seen({ failureRun, failures }))).toMatch(expected);
+  expect(words('failure_run', seen({ failureRun, failures, watermark: '5' as Cursor }))).toMatch(expected);
+});
+
+test('failure_run does not promise that replay brings what was refused before the first good delivery', () => {
+  const failures = { ...calm.failures, causes: { store: 31 } };
+  expect(words('failure_run', seen({ failureRun: 31, failures }))).toMatch(/what it missed stays missing/);
 });
 
 test('E43: failure_run does not say that the webhook is off, if all were refused unread: strangers can send headers', () => {
@@ -214,10 +231,15 @@ test.each<[string, number, number, RegExp]>([
 
 test('clock_skew says by how much and in which direction the clock is wrong, if that is known', () => {
   const detail = (skewSeconds: number | null) =>
-    words('clock_skew', seen({}, { 'refused.clock_skew': 3 }, { skewSeconds }));
+    words('clock_skew', seen({ failureRun: 3 }, { 'refused.clock_skew': 3 }, { skewSeconds }));
   expect(detail(-412)).toContain('the clock of this machine seems 412 s ahead of the service');
   expect(detail(400)).toContain('seems 400 s behind the service');
   expect(detail(null), 'unknown').toContain('the clock of this machine seems wrong');
+});
+
+test('clock_skew says that nothing is left to do once deliveries succeed again', () => {
+  const said = words('clock_skew', seen({ failureRun: 0 }, { 'refused.clock_skew': 3 }, { skewSeconds: -600 }));
+  expect(said).toMatch(/was 600 s ahead of the service\. Deliveries succeed again: nothing is left to do/);
 });
 
 test('gap_open names the newest open gap, and the command that closes it', () => {

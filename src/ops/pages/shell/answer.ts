@@ -8,7 +8,7 @@ import type { Decision, What } from '../../decision.ts';
 import { faultOf } from '../../faults.ts';
 import { html, type Html } from './html.ts';
 import { layout, type Shell } from './layout.ts';
-import { loginForm } from './login.ts';
+import { hidden } from './parts.ts';
 
 const CSP = [
   "default-src 'none'",
@@ -82,6 +82,19 @@ export function createAnswers({ access, clock, log }: Pick<OpsContext, 'access' 
 const ELSEWHERE = 'Host or Origin is not this machine. Behind a proxy, set OPS_ORIGIN to the address of this page.';
 const REVEAL = 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.';
 const CHANGE = 'OPS_READ_TOKEN may look; changes need OPS_TOKEN.';
+
+/** The token travels in the body, because addresses end up in histories and logs. */
+function loginForm(to: string, fault: string | undefined): Html {
+  return html`<form class="login" method="post" action="/login">
+    ${hidden('to', to)} ${fault === undefined ? null : html`<p class="fault" role="alert">${fault}</p>`}
+    <label for="token">Token</label>
+    <input id="token" name="token" type="password" required autocomplete="current-password" autofocus />
+    <p class="soft">
+      <code>OPS_READ_TOKEN</code> may look, <code>OPS_TOKEN</code> may change things. Both are set in <code>.env</code>.
+    </p>
+    <button>Log in</button>
+  </form>`;
+}
 
 /** The path of the page that contains the form, because the address that the form is sent to shows no page. */
 function cameFrom(ctx: Context): string {

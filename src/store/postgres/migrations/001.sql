@@ -195,6 +195,7 @@ create index tasks_alone on tasks (handler, due_at) where state = 'ready' and al
 create index tasks_strict on tasks (cursor, lane) where state = 'ready' and strict = 1 and alone = 0;
 create index tasks_isolated on tasks (due_at) where state = 'ready' and isolated = 1;
 create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
+create index tasks_waiting on tasks (handler, id) where state = 'ready';
 create index tasks_ended on tasks (state, changed_at, id) where state in ('dead', 'skipped');
 create index tasks_dead on tasks (dead_group, changed_at, id) where state = 'dead';
 

@@ -26,7 +26,7 @@ type Fixing = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | '
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createRetry(session: Session, readmit: (batch: Batch) => Promise<Accepted[]>): Fixing {
   const { dialect } = session;
-  const { MATCHING, idsOf } = selectionOf(dialect);
+  const { MATCHING, OLD, idsOf } = selectionOf(dialect);
   const listed = dialect.oneOf('@ids', 'bigint');
   const markDirty = createMarkDirty(session);
   const attemptLog = createAttempts(session);
@@ -39,8 +39,9 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
   // Dead tasks need no check for claims, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
     session.value<number>(`
-      select id from tasks where ${which} and id < @below and changed_at <= @changedBy and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
-        and (@all = 1 or id ${listed}) order by cursor nulls first, id`);
+      select t.id from tasks t where ${which} and ${OLD} and t.changed_at <= @changedBy
+        and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler))
+        and (@all = 1 or t.id ${listed}) order by t.cursor nulls first, t.id`);
   const lists = {
     dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
     skipped: matching(idsOf.skipped),
@@ -50,13 +51,14 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
     // A done task runs again only by its id, and only if its event still has its body.
     done: session.value<number>(`
       select t.id from tasks t join events e on e.seq = t.event and e.body is not null
-      where t.state = 'done' and t.id ${dialect.oneOf('@ids', 'bigint')} and t.changed_at <= @changedBy
+      where t.state = 'done' and t.id ${listed} and ${OLD} and t.changed_at <= @changedBy
         and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler)) order by t.cursor nulls first, t.id`),
   };
   const movable = session.statement<MovableRow>(`
     select t.id, t.state, h.name as handler, t.lane, l.id as "inLane", t.dead_group as "deadGroup"
     from tasks t join handlers h on h.id = t.handler left join lanes l on l.id = t.lane
     where t.id ${listed} and t.state ${dialect.oneOf('@states', 'text')} and not exists (select 1 from claims where task = t.id)
+      and (t.state <> 'done' or exists (select 1 from events where seq = t.event and body is not null))
     order by t.id`);
   // The task goes back into its lane, in cursor order. If the lane was removed meanwhile, it runs alone.
   const revive = session.statement(`

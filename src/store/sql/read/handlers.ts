@@ -19,39 +19,25 @@ export function createHandlerReads(
   session: Session,
   waitingLanes: ReadStore['waitingLanes'],
 ): Pick<ReadStore, 'handlers' | 'handler' | 'offers' | 'extent'> {
-  const { idsOf, STATE } = selectionOf(session.dialect);
-  const all = session.statement<{ name: string; loaded: number; waiting: number; dead: number }>(`
+  const { STATE } = selectionOf(session.dialect);
+  type Row = { name: string; loaded: number; waiting: number; dead: number; oldest: number | null };
+  const all = session.statement<Row>(`
     select h.name, h.loaded,
       coalesce((select value from counters where name = 'waiting.' || h.name), 0) as waiting,
-      cast(coalesce((select sum(dead) from dead_groups where handler = h.id), 0) as bigint) as dead
+      cast(coalesce((select sum(dead) from dead_groups where handler = h.id), 0) as bigint) as dead,
+      (select received_at from events where seq = (
+        select event from tasks where handler = h.id and state = 'ready' order by id limit 1)) as oldest
     from handlers h order by h.name`);
-  // The oldest waiting tasks, so that a long backlog costs no more than a short one.
-  const backlog = {
-    few: `select t.id, t.handler from (${idsOf.ready}) ready join tasks t on t.id = ready.id where t.id >= @from`,
-    many: `select id, handler from tasks where id >= +@from and state = 'ready' order by id limit ${STRETCH}`,
-  };
-  const oldestOf = (some: string) =>
-    session.statement<{ name: string; at: number }>(`
-      select h.name, e.received_at as at from (select min(id) as id from (${some}) listed group by handler) oldest
-        join tasks t on t.id = oldest.id join events e on e.seq = t.event join handlers h on h.id = t.handler`);
-  const failingOf = (some: string) =>
-    session.statement<{ key: string; error: string }>(`
-      select ${EVENT_KEY}, t.error from (${some}) listed join tasks t on t.id = listed.id join events e on e.seq = t.event
-      where t.handler = @handler and t.error is not null order by t.id desc limit 1000`);
-  const oldest = { few: oldestOf(backlog.few), many: oldestOf(backlog.many) };
-  const failing = { few: failingOf(backlog.few), many: failingOf(backlog.many) };
-  const ready = session.value<number>(`select value from counters where name = 'tasks.ready'`);
+  const failing = session.statement<{ key: string; error: string }>(`
+    select ${EVENT_KEY}, t.error from (
+      select id from tasks where handler = ? and state = 'ready' order by id limit ${STRETCH}) oldest
+      join tasks t on t.id = oldest.id join events e on e.seq = t.event
+    where t.error is not null order by t.id desc limit 1000`);
   const idOf = session.value<number>('select id from handlers where name = ?');
-  const slowest = session.statement<{
-    task: number;
-    key: string;
-    state: 'done' | 'skipped' | 'dead';
-    took: number;
-    at: number;
-  }>(`
-    select t.id as task, ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
+  const slowest = session.statement<{ key: string; state: 'done' | 'dead'; took: number; at: number }>(`
+    select ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
     from events e join tasks t on t.id = e.seq * ${HANDLERS} + cast(@handler as bigint)
-    where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state <> 'ready' and t.attempts > 0
+    where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state in ('done', 'dead') and t.attempts > 0
     order by took desc, t.id limit ${SLOWEST}`);
   const recent = session.statement<{ type: string; session: string | null }>(
     `select type, session_id as session from events where seq > (select max(seq) from events) - ${RECENT} order by seq desc`,
@@ -60,11 +46,8 @@ export function createHandlerReads(
   const types = session.value<string>('select type from types order by type');
   const names = session.value<string>('select name from handlers order by name');
 
-  const size = async (): Promise<'few' | 'many'> => (((await ready.get()) ?? 0) < STRETCH ? 'few' : 'many');
-
   async function failuresOf(handler: number): Promise<HandlerDetail['failing']> {
-    const rows = await failing[await size()].all({ from: Number(await session.state('oldest')), handler });
-    const groups = Map.groupBy(rows, ({ error }) => patternOf(error));
+    const groups = Map.groupBy(await failing.all(handler), ({ error }) => patternOf(error));
     const list = [...groups].map(([pattern, [first, ...rest]]) => {
       return { pattern, tasks: 1 + rest.length, key: first?.key ?? '', error: first?.error ?? '' };
     });
@@ -74,11 +57,8 @@ export function createHandlerReads(
   return {
     async handlers(now) {
       const paused = keptOf('paused', await session.state('paused'));
-      const from = Number(await session.state('oldest'));
-      const ages = new Map((await oldest[await size()].all({ from })).map(({ name, at }) => [name, at]));
-      return (await all.all()).map(({ name, loaded, waiting, dead }) => {
-        const at = ages.get(name);
-        const oldestSeconds = at === undefined ? null : Math.max(0, Math.round((now - at) / 1_000));
+      return (await all.all()).map(({ name, loaded, waiting, dead, oldest }) => {
+        const oldestSeconds = oldest === null ? null : Math.max(0, Math.round((now - oldest) / 1_000));
         return { name, loaded: loaded === 1, paused: pauseOf(paused, name), waiting, oldestSeconds, dead };
       });
     },

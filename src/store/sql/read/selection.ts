@@ -7,6 +7,8 @@ import { HANDLERS } from '../work/waiting.ts';
 /** Maximum events, or tasks, that one page of a filtered list looks at. */
 export const STRETCH = 10_000;
 
+const EVERY = Number.MAX_SAFE_INTEGER;
+
 /** Conditions for queries of `tasks t`, and queries of the ids of tasks. */
 export function selectionOf(dialect: Dialect) {
   /** A ready task with a claim is running. */
@@ -24,12 +26,17 @@ export function selectionOf(dialect: Dialect) {
     then 1 else 0 end`;
   /** `@held` is 1 for held tasks, 0 for ready tasks that are not held, null for both. */
   const IN_STATE = `${STATE} = @state and (cast(@held as bigint) is null or ${HELD} = @held)`;
+  /**
+   * The event was received early enough. An event with a smaller number may have been received later by the clock, which
+   * was then set back.
+   */
+  const OLD = `t.id < @below and (@below = ${EVERY} or (select received_at from events where seq = t.event) < @receivedBefore)`;
   /** Its parameters come from `matchOf`. */
   const MATCHING = `
     (cast(@state as text) is null or (${IN_STATE}))
     and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler))
     and (cast(@group as bigint) is null or t.dead_group = @group)
-    and t.id < @below and t.changed_at <= @changedBy and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
+    and ${OLD} and t.changed_at <= @changedBy and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
   // Each state except done has a partial index. SQLite uses it if the query repeats the condition of the index.
   const idsOf = {
     ready: `select id from tasks ${dialect.indexedBy('tasks_in_lane')} where state = 'ready' and alone = 0
@@ -39,7 +46,7 @@ export function selectionOf(dialect: Dialect) {
     skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
     group: `select id from tasks where state = 'dead' and dead_group = @group`,
   };
-  return { STATE, HELD, IN_STATE, MATCHING, idsOf };
+  return { STATE, HELD, IN_STATE, OLD, MATCHING, idsOf };
 }
 
 /** The parameters of IN_STATE. */
@@ -52,14 +59,19 @@ export function inState(state: ShownState | undefined): { state: TaskState | nul
  * The parameters of MATCHING. People see a ready task as ready only if it is not held. `lastEvent`: only tasks of events
  * up to this number.
  */
-export function matchOf({ ids, state, handler, group, changedBy }: TaskFilter, now: number, lastEvent?: number) {
+export function matchOf(
+  { ids, state, handler, group, changedBy, receivedBefore }: TaskFilter,
+  now: number,
+  lastEvent?: number,
+) {
   return {
     ...inState(state),
     now,
     handler: handler ?? null,
     group: group ?? null,
     changedBy: changedBy ?? Number.MAX_SAFE_INTEGER,
-    below: lastEvent === undefined ? Number.MAX_SAFE_INTEGER : (lastEvent + 1) * HANDLERS,
+    below: lastEvent === undefined ? EVERY : (lastEvent + 1) * HANDLERS,
+    receivedBefore: receivedBefore ?? null,
     all: ids ? 0 : 1,
     ids: ids ?? [],
   };

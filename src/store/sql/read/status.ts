@@ -133,6 +133,7 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
           since === null ? [] : [{ handler, since: isoOf(since) }],
         ),
         moving: keptOf('moving', await session.state('moving')),
+        paused: Object.keys(keptOf('paused', await session.state('paused'))),
       };
     },
     counters: counterMap,

@@ -138,7 +138,7 @@ export function createTasks(
     },
     async tasks({ receivedBefore, before, limit = 50, ...filter }, now) {
       const lastEvent = receivedBefore === undefined ? undefined : await lastBefore(receivedBefore);
-      const match = matchOf({ ...filter, changedBy: undefined }, now, lastEvent);
+      const match = matchOf({ ...filter, receivedBefore, changedBy: undefined }, now, lastEvent);
       const kind = match.state === null || match.state === 'done' ? 'any' : match.state;
       const { page, last } = lists[filter.group === undefined ? kind : 'group'];
       const from = { ...match, before: before ?? Number.MAX_SAFE_INTEGER };
