@@ -58,6 +58,8 @@ export function addTo(counts: Counts, name: Counter, by = 1): void {
 
 /** Values that one process keeps and others read. Null: it was never kept. */
 export interface KeptState {
+  /** When the store was created, Unix milliseconds. Its backups, and the stores restored from them, have the same. */
+  born: number;
   watermark: Cursor | null;
   /** The cursor at which replay begins if there is no watermark. */
   begins_at: Cursor | null;
@@ -113,7 +115,6 @@ export interface KeptState {
 
 export type StateKey =
   | keyof KeptState
-  | 'born'
   /** The cursor at which the first catch-up of replay ended. Events above it happened after the store was created. */
   | 'history'
   | 'history_reading'

@@ -1,10 +1,11 @@
 // When backups are written, what becomes of them, and what is noted of them: real files in a real folder.
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createBackupFolder } from '../../src/backups/folder.ts';
 import { createBackups } from '../../src/backups/schedule.ts';
-import { backUp } from '../../src/store/sqlite/admin/backup.ts';
+import { backUp, putInPlace } from '../../src/store/sqlite/admin/backup.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createRecords, deliver, type Records } from '../admin/harness.ts';
 import { createTestLog, type TestLog } from '../reconcile/harness.ts';
 
@@ -32,15 +33,15 @@ beforeEach(() => {
   step = start();
 });
 
-function start(): () => Promise<number> {
-  const { store, clock, path } = records;
+function start({ store, path } = records, keep = 3): () => Promise<number> {
+  const { clock } = records;
   return createBackups({
     store,
     clock,
     log: testLog.log,
-    folder: createBackupFolder(dir, path),
+    folder: (born) => createBackupFolder(dir, path, born),
     everyMs: DAY_MS,
-    keep: 3,
+    keep,
     disk: async () => ({ storeBytes, logBytes: 0, freeBytes: Infinity }),
     copy(to) {
       copies.push(to);
@@ -48,6 +49,15 @@ function start(): () => Promise<number> {
     },
     signal: stopping.signal,
   });
+}
+
+/** An empty store in another folder, or what a backup is restored to there. */
+function elsewhere(backup?: string): Records {
+  const path = join(records.path, '..', 'elsewhere', basename(records.path));
+  if (backup) putInPlace(backup, path, '2026');
+  const store = openSqlite(path, { owner: true });
+  onTestFinished(() => store.close());
+  return { ...records, store, path };
 }
 
 const kept = () => records.store.state.get('backup');
@@ -59,7 +69,7 @@ test('the first backup is written at once, the next after the interval, each ver
   const at = records.clock.time;
   expect(await step()).toBe(DAY_MS);
   const [name = ''] = files();
-  expect(name).toMatch(/^\w+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db$/);
+  expect(name).toMatch(/^\w+-\w+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db$/);
   const file = join(dir, name);
   const bytes = statSync(file).size;
   expect(await kept()).toEqual({ at, verifiedAt: at, file, bytes, failures: 0, error: null });
@@ -117,6 +127,66 @@ test('copies that a clock ahead has named go first, and the newest stays', async
   expect(files().filter((name) => name > (copies.at(-1) ?? '').slice(dir.length + 1))).toHaveLength(0);
 });
 
+test('the empty store that a lost one was replaced with does not push the backups of the lost one out', async () => {
+  await start(records, 1)();
+  const [good = ''] = files();
+  records.clock.time += DAY_MS;
+  const empty = elsewhere();
+  copy = async (to) => backUp(empty.path, to);
+  for (let day = 0; day < 3; day++, records.clock.time += DAY_MS) await start(empty, 1)();
+  expect(files()).toHaveLength(2);
+  expect(files()).toContain(good);
+});
+
+test('a restored store goes on with the backups of the store that it is a copy of', async () => {
+  await start(records, 1)();
+  const [good = ''] = files();
+  records.clock.time += DAY_MS;
+  const restored = elsewhere(join(dir, good));
+  copy = async (to) => backUp(restored.path, to);
+  await start(restored, 1)();
+  expect(files()).toHaveLength(1);
+  expect(files()).not.toContain(good);
+});
+
+test('a restored store has no log-in session that has ended since, and no failed backup: the next one is due at once', async () => {
+  const sessions = { digest: records.clock.time };
+  await records.store.state.note({}, { sessions: JSON.stringify(sessions) });
+  await step();
+  const { store } = elsewhere(copies[0]);
+  expect([await store.state.get('sessions'), await store.state.get('backup')]).toEqual([{}, null]);
+  records.clock.time += 1_000;
+  await start({ ...records, store })();
+  expect(await store.state.get('backup')).toMatchObject({ file: copies[1], failures: 0 });
+});
+
+test('a folder that is named like a backup stays, and does not make a good backup count as failed', async () => {
+  await step();
+  const folder = join(dir, files()[0]?.replace(/\d{4}-.*/, '2020-01-01T00-00-00Z.db') ?? '');
+  mkdirSync(folder);
+  for (let day = 0; day < 5; day++, records.clock.time += DAY_MS) await start(records, 1)();
+  expect(await kept()).toMatchObject({ failures: 0, error: null });
+  expect(files().map((name) => join(dir, name))).toEqual([folder, copies.at(-1)]);
+});
+
+test.skipIf(process.getuid?.() === 0)('a good backup counts even if no old copy can be removed', async () => {
+  await step();
+  records.clock.time += DAY_MS;
+  copy = async (to) => {
+    const bytes = backUp(records.path, to);
+    chmodSync(dir, 0o500);
+    return bytes;
+  };
+  await start(records, 1)();
+  chmodSync(dir, 0o700);
+  expect(await kept()).toMatchObject({ failures: 0, error: null, file: copies.at(-1) });
+  expect(testLog.text()).toContain('old backups were not removed');
+  copy = async (to) => backUp(records.path, to);
+  records.clock.time += DAY_MS;
+  await start(records, 1)();
+  expect(files()).toHaveLength(1);
+});
+
 test('a failed backup is tried again within an hour, leaves the copies, and tells its cause', async () => {
   await step();
   const good = await kept();
@@ -151,7 +221,32 @@ test('a folder that is gone is not created again, because it may be a disk that 
   expect((await kept())?.error).toContain(`there is no folder ${dir} any more: mount or create it`);
 });
 
-test('an attempt that the end of keep cuts off counts as failed, and its file is removed at the next one', async () => {
+test('an empty folder in the place of the backups is not written to, because it may be a disk that is not mounted', async () => {
+  await step();
+  const [newest = ''] = copies;
+  renameSync(dir, `${dir}-disk`);
+  mkdirSync(dir);
+  records.clock.time += DAY_MS;
+  await step();
+  expect(files()).toEqual([]);
+  expect((await kept())?.error).toContain(`${newest} is gone: mount BACKUP_DIR; if its files were removed, npx kit`);
+  // The command that the words name.
+  backUp(records.path, newest);
+  records.clock.time += HOUR_MS;
+  await step();
+  expect(await kept()).toMatchObject({ failures: 0, file: copies.at(-1) });
+});
+
+test('in another folder, the backups begin anew', async () => {
+  await step();
+  dir = `${dir}-new`;
+  mkdirSync(dir);
+  records.clock.time += DAY_MS;
+  await start()();
+  expect(files().map((name) => join(dir, name))).toEqual([copies.at(-1)]);
+});
+
+test('an attempt that the end of keep cuts off counts as failed, and its file is removed at the next start', async () => {
   copy = (to) => {
     writeFileSync(`${to}.part`, 'half');
     return new Promise(() => {});
@@ -162,10 +257,10 @@ test('an attempt that the end of keep cuts off counts as failed, and its file is
   copy = async (to) => backUp(records.path, to);
   step = start();
   expect(await step(), 'a crash causes no storm').toBe(HOUR_MS);
+  expect(files()).toEqual([]);
   records.clock.time += HOUR_MS;
   await step();
-  expect(files().filter((name) => name.includes('.part'))).toEqual([]);
-  expect(files()).toHaveLength(1);
+  expect(files().map((name) => join(dir, name))).toEqual(copies.slice(1));
 });
 
 test('an attempt that a stop cuts off counts as none', async () => {

@@ -1,14 +1,16 @@
 // Plants one fault at a time, and expects `doctor` to find it and to name the remedy. Faults that need a running
 // receiver or a `run` process are in doctor.system.test.ts.
-import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { createBackupFolder } from '../../src/backups/folder.ts';
 import { address } from '../../src/cli/doctor/address.ts';
+import { backups } from '../../src/cli/doctor/backups.ts';
 import { kindOf } from '../../src/base/ip-address.ts';
 import { clocks, key, replay } from '../../src/cli/doctor/service.ts';
 import { configuration, secrets } from '../../src/cli/doctor/setup.ts';
-import { alarms, backups, file, folder } from '../../src/cli/doctor/store.ts';
+import { alarms, file, folder } from '../../src/cli/doctor/store.ts';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import { startOf } from '../../src/base/process-start.ts';
 import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
@@ -237,4 +239,24 @@ test('the newest backup, a missing folder, a failed attempt, and a folder on the
     'warning backups: The last backup failed: no; the newest is /b/events.db → see backup_old',
   );
   store.close();
+});
+
+test.each([
+  ['larger', 100, 1],
+  ['newer', 5, 3],
+  [undefined, 5, 1],
+])('copies of another store are reported if they are newer or larger: %s', async (isBeyond, bytes, changedAt) => {
+  const path = join(at, 'events.db');
+  const store = openSqlite(path, { owner: true });
+  const other = createBackupFolder(at, path, 1).nameAt(1);
+  writeFileSync(other, ' '.repeat(bytes));
+  utimesSync(other, changedAt, changedAt);
+  const last = { at: 2_000, verifiedAt: 2_000, file: '/b/events.db', bytes: 10, failures: 0, error: null };
+  await store.state.note({}, { backup: JSON.stringify(last) });
+  store.close();
+  const { text } = await see([backups], { DATABASE_URL: `sqlite:${path}`, BACKUP_DIR: at });
+  expect(text).toContain('the newest is /b/events.db');
+  if (isBeyond) expect(text).toContain(`warning backups: another store's backups are there, and newer or larger → if`);
+  if (isBeyond) expect(text).toContain(`if this store was lost, npx kit restore ${other}`);
+  else expect(text).not.toContain('another store');
 });

@@ -77,6 +77,24 @@ test('restore moves a damaged store aside, and refuses a store that another proc
   expect(aside.filter((name) => !/-(wal|shm)/.test(name))).toHaveLength(1);
 });
 
+test('restore names the pauses that the backup does not hold, and they can be set again before the start', async () => {
+  kit = await createKit({});
+  await kit.start();
+  const copy = join(kit.folder, 'copy.db');
+  expect(await cli('backup', copy)).toMatchObject({ code: 0 });
+  expect(await cli('pause', '--all')).toMatchObject({ code: 0 });
+  const paused = join(kit.folder, 'paused.db');
+  expect(await cli('backup', paused)).toMatchObject({ code: 0 });
+  await kit.stop();
+  expect((await cli('restore', paused)).out).not.toContain('pause');
+  const pauses = () => kit.query(`select * from state where name = 'paused' and value <> '{}'`);
+  expect(pauses()).toHaveLength(1);
+  expect((await cli('restore', copy)).out).toContain('Paused before, but not in the backup: all handlers.');
+  expect(pauses()).toEqual([]);
+  expect(await cli('pause', '--all')).toMatchObject({ code: 0 });
+  expect(pauses()).toHaveLength(1);
+});
+
 /** Writes a row, which stays in the WAL while another connection reads the store. */
 function writeSomething(path: string): void {
   const db = new Database(path);

@@ -9,10 +9,10 @@ import { examine, exitOf, type Check, type Finding } from '../doctor/check.ts';
 import { handlers } from '../doctor/handlers.ts';
 import * as modules from '../doctor/modules.ts';
 import { configuration, runtime, secrets } from '../doctor/setup.ts';
-import { alarms, backups, file, folder } from '../doctor/store.ts';
+import { alarms, file, folder } from '../doctor/store.ts';
 import { receiver, roundTrip } from '../doctor/trip.ts';
 
-const { clocks, key, replay, contract, server }: Partial<Record<string, Check>> = modules;
+const { clocks, key, replay, contract, backups, server }: Partial<Record<string, Check>> = modules;
 export const CHECKS = [
   runtime,
   configuration,

@@ -98,28 +98,6 @@ export const alarms: Check = {
   },
 };
 
-export const backups: Check = {
-  name: 'backups',
-  needs: ['DATABASE_URL', 'BACKUP_DIR'],
-  after: ['store file'],
-  async run({ config }) {
-    const { BACKUP_DIR: dir, storePath } = config;
-    if (dir === undefined || storePath === null) return skipped('BACKUP_DIR is not set');
-    const disk = statSync(dir, { throwIfNoEntry: false })?.dev;
-    if (disk === undefined)
-      return warning(`there is no folder ${dir}`, 'mount it, or create it for the user of the kit');
-    const last = await withStore((store) => store.state.get('backup'), config);
-    const newest = last?.file ? `the newest is ${last.file}` : 'there is none yet';
-    if (last?.error) return warning(`${last.error}; ${newest}`, 'see backup_old in src/ops/runbook.md');
-    if (disk === statSync(storePath).dev)
-      return warning(
-        `${newest}, on the disk of the store: it does not survive that disk`,
-        'send backups elsewhere, see src/processes/README.md',
-      );
-    return ok(newest);
-  },
-};
-
 function warningOf({ name, detail }: Alarm): Finding {
   return warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name');
 }

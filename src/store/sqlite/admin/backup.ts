@@ -13,6 +13,8 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
+import { orUndefined } from '../../../base/errors.ts';
+import { keptOf } from '../../state.ts';
 import { StoreError } from '../../store.ts';
 import { makeOwn, partOf, replacedName } from '../backup.ts';
 import { connect, requireVersion, type Connection } from '../connection.ts';
@@ -93,10 +95,14 @@ function errorOf(error: unknown, to: string): unknown {
   return new StoreError('unwritable', `${to} cannot be written (${code}): see its folder, its rights and the disk`);
 }
 
-/** Names of the files that were set aside: the old store, and a WAL that belonged to another file. */
+/** What a restore set aside. */
 export interface Kept {
+  /** The old store. */
   file: string | null;
+  /** A WAL that belonged to another file. */
   log: string | null;
+  /** Handlers that were paused in the old store and are not in the backup; `*`: all. */
+  unpaused: string[];
 }
 
 /**
@@ -110,13 +116,13 @@ export function putInPlace(from: string, path: string, now: string): Kept {
     const kept = guarded(() => {
       const own = isOwn(path);
       // If another file is at `path`, the WAL beside it is not its own, and must not be copied into it.
-      if (own) requireClosed(path);
+      const paused = own ? requireClosed(path) : [];
       copyFileSync(from, copy);
-      const id = requireWhole(copy, from);
+      const { id, paused: still } = requireWhole(copy, from);
       const aside = setAside(path, replacedName(path, now), own);
       // The `-id` file names the old id too and is written first: a start before the rename then accepts the old file.
       writeMark(path, id, readMark(path)?.id ?? null, copy);
-      return aside;
+      return { ...aside, unpaused: still.includes('*') ? [] : paused.filter((name) => !still.includes(name)) };
     }, path);
     // A rename is one step: at every moment there is a store.
     renameSync(copy, path);
@@ -139,7 +145,7 @@ function isOwn(path: string): boolean {
 }
 
 /** Gives the file the second name `kept` and renames the WAL: to match `kept`, if it is the file's own WAL. */
-function setAside(path: string, kept: string, own: boolean): Kept {
+function setAside(path: string, kept: string, own: boolean): Omit<Kept, 'unpaused'> {
   const file = existsSync(path) ? kept : null;
   if (file) linkSync(path, kept);
   const logged = existsSync(`${path}-wal`);
@@ -151,30 +157,46 @@ function setAside(path: string, kept: string, own: boolean): Kept {
   return { file, log };
 }
 
-/** Copies the WAL into the file, so that the file alone is complete. If the file is damaged, both stay as they are. */
-function requireClosed(path: string): void {
+/**
+ * Copies the WAL into the file, so that the file alone is complete. If the file is damaged, both stay as they are.
+ * Returns the names of the paused handlers.
+ */
+function requireClosed(path: string): string[] {
   try {
     const db = connect(path, { busyMs: 5_000 });
     const [{ busy }] = db.pragma('wal_checkpoint(TRUNCATE)') as [{ busy: number }];
+    const paused = pausedIn(db);
     db.close();
     if (busy) throw new StoreError('busy', `${path} is open in another process: end that first`);
     for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
+    return paused;
   } catch (error) {
     if (error instanceof StoreError && error.code === 'busy') throw error;
+    return [];
   }
 }
 
-/** Checks the copy and gives it a new id, which is returned. Errors call the file `name`, as people know it. */
-function requireWhole(copy: string, name: string): string {
+/** None if the store is damaged. */
+function pausedIn(db: Connection): string[] {
+  const read = (): string | undefined =>
+    db.prepare<[], string>("select value from state where name = 'paused'").pluck().get();
+  return Object.keys(orUndefined(() => keptOf('paused', read() ?? null)) ?? {});
+}
+
+/** Checks the copy and gives it a new id. Errors call the file `name`, as people know it. */
+function requireWhole(copy: string, name: string): { id: string; paused: string[] } {
   const id = randomUUID();
+  let paused: string[] = [];
   try {
     guarded(() => {
       const db = connect(copy);
       requireVersion(db, name);
       const verdict = db.pragma('quick_check(1)', { simple: true });
       if (verdict !== 'ok') throw new StoreError('missing', `${name} is damaged: take an older backup`);
-      db.exec('delete from processes');
+      // A session may have ended since the backup, and the backup that it notes is not one of this store.
+      db.exec(`delete from processes; delete from state where name = 'backup' or name like 'session%'`);
       db.prepare('update store set id = ?').run(id);
+      paused = pausedIn(db);
       db.pragma('wal_checkpoint(TRUNCATE)');
       db.close();
     }, name);
@@ -186,5 +208,5 @@ function requireWhole(copy: string, name: string): string {
   chmodSync(copy, 0o600);
   giveToFolder(copy);
   sync(copy);
-  return id;
+  return { id, paused };
 }
