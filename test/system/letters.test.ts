@@ -103,6 +103,7 @@ test.skipIf(!CHROMIUM)(
     page.on('pageerror', (error) => odd.push(String(error)));
     page.on('dialog', (dialog) => odd.push(dialog.message()));
     await open('/events');
+    await page.getByText('Filters', { exact: true }).click();
     await page.fill('input[name=q]', '7');
     await page.getByRole('button', { name: 'Show' }).click();
     await page.getByRole('link', { name: 'c:7' }).click();

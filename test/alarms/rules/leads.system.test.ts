@@ -11,9 +11,10 @@ import { fanOut, claim, createOps, deliver, end, INSTANCES, share, type Ops } fr
 import { COMPOSE } from '../alert-endpoint.ts';
 
 const GB = 1024 ** 3;
+const HOUR_MS = 3_600_000;
 /** Commands that print a list, and the field of their JSON output that holds it. */
 const LISTS: Record<string, string> = { events: 'events', tasks: 'tasks', gaps: 'gaps', quarantine: 'quarantine' };
-const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload', 'rerun'];
+const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload', 'rerun', 'resume', 'backup'];
 const LOOKS = ['status', 'doctor'];
 
 type Made = (ops: Ops) => Promise<unknown>;
@@ -151,6 +152,21 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
       ),
     61_000,
   ],
+  [
+    'handler_paused',
+    async (ops) => {
+      await ops.store.work.register(['answer']);
+      await ops.store.admin.pause('answer', 'answers twice', ops.clock.time);
+    },
+    86_500_000,
+  ],
+  [
+    'backup_old',
+    (ops) => {
+      const backup = { at: ops.clock.time, verifiedAt: null, file: null, bytes: null, failures: 2, error: 'no room' };
+      return ops.store.state.note({}, { backup: JSON.stringify(backup) });
+    },
+  ],
   ['lane_fault', (ops) => ops.store.state.note({ 'lane_faults.answer': 1 })],
   ['disk_low', async () => {}],
   [
@@ -183,7 +199,8 @@ test.each(MADE)('E42: %s names only commands that help, and no empty list', asyn
   onTestFinished(() => ops.close());
   const { store, clock, log } = ops;
   const freeBytes = (): number => (name === 'disk_low' ? 0 : 100 * GB);
-  const alarms = createAlarms({ store, clock, log, alertUrl: undefined, compose: COMPOSE, freeBytes });
+  const given = { alertUrl: undefined, compose: COMPOSE, backupEveryMs: HOUR_MS };
+  const alarms = createAlarms({ store, clock, log, freeBytes, ...given });
   const beat = { pid: 1, started: '', boot: 1 };
   for (const role of ['receive', 'run', 'keep']) await store.processes.beat({ role, ...beat }, clock.time);
   await alarms.step();
