@@ -31,7 +31,7 @@ export async function moveTasks(
     if (!known.includes(name))
       throw new AdminError('missing', `no handler was ever named ${name}; known are: ${known.join(', ') || 'none'}`);
   const pause = handlers.find(({ name }) => name === from)?.paused;
-  // A rename must not release a brake.
+  // A rename must not end a pause.
   if (pause && !pause.all) await store.admin.pause(to, pause.reason, clock.now());
   const give = (ids: number[]): Promise<number> => store.admin.giveTo(ids, to, clock.now());
   const moved = await changeInSteps(await store.admin.matching({ handler: from }, clock.now()), give, onStep);

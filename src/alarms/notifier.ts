@@ -1,5 +1,5 @@
-// The only way to notify people: a POST of JSON to ALERT_URL. It never throws, follows no redirect, and
-// gives up after 10 s.
+// The only way to notify people: a POST of JSON to ALERT_URL. It never throws, follows no redirect, and gives up after
+// 10 s.
 import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';

@@ -1,5 +1,5 @@
-// Turns thrown values into plain text, or into undefined. Handlers may throw frozen errors, errors whose getters throw, or values that are
-// no errors.
+// Turns thrown values into plain text, or into undefined. Handlers may throw frozen errors, errors whose getters throw,
+// or values that are no errors.
 import { existsSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
 import { masked } from './secrets.ts';

@@ -90,7 +90,7 @@ export interface ListedEvent extends ShownEvent {
   outcomes: { handler: string; state: ShownState }[];
 }
 
-/** A brake on handlers. `all`: it stops every handler, also those that are loaded later. */
+/** The pause of a handler. `all`: it stops every handler, also those that are loaded later. */
 export interface Pause {
   /** ISO 8601. */
   since: string;

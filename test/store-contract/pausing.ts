@@ -1,4 +1,4 @@
-// Pauses: the brake on handlers, and the figures that people see of each handler.
+// Pauses of handlers, and the figures that people see of each handler.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import { moveTasks } from '../../src/admin/move.ts';

@@ -1,4 +1,4 @@
-// The brake under load: while handlers are paused, nothing runs, through kills, restarts and reloads; then everything
+// Pauses under load: while handlers are paused, nothing runs, through kills, restarts and reloads; then everything
 // that waited runs once, in the order of its lane.
 import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';

@@ -59,8 +59,8 @@ function lost(instances: Instance[]): Instance[] {
 /** Names the task that ended the process. A task that ran alone is surely the cause; of several tasks, each may be. */
 function crashWords(crashes: Crash[]): string {
   const [last] = crashes;
-  const lately = crashes.filter(({ at }) => Math.abs(Date.parse(last?.at ?? at) - Date.parse(at)) <= CRASHES_MS);
-  const sure = lately.find(({ alone, task }) => alone && task !== null);
+  const recent = crashes.filter(({ at }) => Math.abs(Date.parse(last?.at ?? at) - Date.parse(at)) <= CRASHES_MS);
+  const sure = recent.find(({ alone, task }) => alone && task !== null);
   const found = sure ?? last;
   if (!found) return 'See why in the log (run died)';
   if (!found.task) return `The last ended with ${found.exit}, while no handler was at work: see the log (run died)`;

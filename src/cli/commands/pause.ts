@@ -8,11 +8,11 @@ import { withStore } from '../lib/store.ts';
 export default {
   summary: 'stop a handler, or all; their tasks wait in order',
   usage: 'pause <handler> [--reason TEXT] | pause --all [--reason TEXT]',
-  run: (args) => brake(args, (store, handler, reason) => pauseHandler(store, { handler, reason }, store.now())),
+  run: (args) => changePause(args, (store, handler, reason) => pauseHandler(store, { handler, reason }, store.now())),
 } satisfies Command;
 
 /** `work` gets the name of the handler, or null for all, and resolves to a message. */
-export async function brake(
+export async function changePause(
   args: string[],
   work: (store: Store, handler: string | null, reason: string | undefined) => Promise<string>,
 ): Promise<void> {

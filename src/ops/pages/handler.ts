@@ -1,4 +1,4 @@
-// The screen of one handler: its figures, its brake, what fails, what waits, and what can be discarded.
+// The screen of one handler: its figures, its pause, what fails, what waits, and what can be discarded.
 import { duration } from '../../admin/filters.ts';
 import { attemptsBetween, NO_ATTEMPTS, quantile, type RecentAttempts } from '../../admin/recent-attempts.ts';
 import { iso } from '../../base/clock.ts';
@@ -40,7 +40,7 @@ export async function handlerScreen(
   });
   const [job] = jobs.list();
   return html`${job && jobOf(job, mayChange)} ${standing(handler, rows, attempts)}
-    ${mayChange ? html`<div class="fix">${brakeOf(handler)}</div>` : null}
+    ${mayChange ? html`<div class="fix">${pauseOf(handler)}</div>` : null}
     <p class="row">
       <a href="/events?${query}&state=ready">Its waiting events</a> <a href="/events?${query}">All its events</a>
       <a href="/dead-letters?${query}">Its dead letters</a> <a href="/handlers">All handlers</a>
@@ -50,7 +50,7 @@ export async function handlerScreen(
     <h2>Lanes in which most of its tasks wait</h2>
     ${lanesTable(detail.lanes)}
     <h2>Slowest of its newest tasks</h2>
-    ${table('Slowest of its newest tasks', ['key', 'state', '#took', 'ended'], slowest, 'None has ended lately.')}
+    ${table('Slowest of its newest tasks', ['key', 'state', '#took', 'ended'], slowest, 'None of its newest tasks has ended.')}
     <h2>How long attempts took</h2>
     ${durations(attempts)} ${mayChange ? discarding(handler, now, old.length, before) : null}`;
 }
@@ -74,7 +74,7 @@ function standing(handler: HandlerFigures, { recent, now, range }: Rows, attempt
   ]);
 }
 
-function brakeOf({ name, paused }: HandlerFigures): Html {
+function pauseOf({ name, paused }: HandlerFigures): Html {
   const to = html`${hidden('handler', name)} ${hidden('to', handlerPath(name))}`;
   if (paused) return action('/handlers/resume', paused.all ? 'Resume it alone' : 'Resume', to);
   const fields = html`${to} ${reason('reason-pause', 'Reason', false)}`;

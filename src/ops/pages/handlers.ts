@@ -22,7 +22,7 @@ export function handlerPath(name: string): string {
 
 /** `to`: the path of the page that shows the table, which a pause leads back to. */
 export function handlersTable({ handlers, samples, recent, range, now, mayChange }: Rows, to: string): Html {
-  const [attempts, lately] = [attemptsBetween(samples), attemptsBetween(recent)];
+  const [attempts, lastMinutes] = [attemptsBetween(samples), attemptsBetween(recent)];
   const over = nameOf(range);
   return table(
     'Handlers',
@@ -31,9 +31,9 @@ export function handlersTable({ handlers, samples, recent, range, now, mayChange
       const { name, waiting, oldestSeconds } = one;
       const its = attempts.get(name) ?? NO_ATTEMPTS;
       const age = oldestSeconds === null ? null : span(oldestSeconds);
-      const brake = mayChange ? brakeOf(one, to) : '';
+      const pause = mayChange ? pauseOf(one, to) : '';
       const link = html`<a href="${handlerPath(name)}">${name}</a>`;
-      return [link, stateOf(one, lately, now), waiting, age, failedOf(its), shownMs(its.p95), deadOf(one), brake];
+      return [link, stateOf(one, lastMinutes, now), waiting, age, failedOf(its), shownMs(its.p95), deadOf(one), pause];
     }),
     'No handler is loaded yet: npx kit new writes one, from a template or empty.',
   );
@@ -53,17 +53,17 @@ export function handlersScreen(rows: Rows): Html {
     </p>`;
 }
 
-/** Failing: in the last ten minutes (`lately`), more attempts failed than succeeded. */
+/** Failing: in the last ten minutes (`lastMinutes`), more attempts failed than succeeded. */
 export function stateOf(
   { name, loaded, waiting, paused }: HandlerFigures,
-  lately: Map<string, RecentAttempts>,
+  lastMinutes: Map<string, RecentAttempts>,
   now: number,
 ): Html {
   if (paused)
     return html`${state('warn', html`paused ${ago(paused.since, now)}`)}
     ${paused.reason === null ? null : html`<br /><span class="soft">${paused.reason}</span>`}`;
   if (!loaded) return state(waiting > 0 ? 'bad' : '', 'not loaded');
-  const { succeeded, failed } = lately.get(name) ?? NO_ATTEMPTS;
+  const { succeeded, failed } = lastMinutes.get(name) ?? NO_ATTEMPTS;
   return failed > succeeded ? state('bad', 'failing') : state('good', 'running');
 }
 
@@ -78,7 +78,7 @@ export function deadOf({ name, dead }: HandlerFigures): Cell {
   return html`<a href="/dead-letters?handler=${encodeURIComponent(name)}">${words}</a>`;
 }
 
-function brakeOf({ name, paused }: HandlerFigures, to: string): Html {
+function pauseOf({ name, paused }: HandlerFigures, to: string): Html {
   const [verb, words] = paused ? ['resume', 'Resume'] : ['pause', 'Pause'];
   const fields = html`${hidden('handler', name)} ${hidden('to', to)}`;
   return action(`/handlers/${verb}`, html`${words}<span class="unseen"> ${name}</span>`, fields);

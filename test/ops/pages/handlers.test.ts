@@ -50,7 +50,7 @@ async function busy(): Promise<void> {
   await ops.store.read.sample(ops.clock.time);
 }
 
-test('a row for each handler: state, what waits and since when, failures, durations, dead letters, and its brake', async () => {
+test('a row for each handler: state, what waits and since when, failures, durations, dead letters, and its pause', async () => {
   await busy();
   const rows = rowsOf((await ops.get('/handlers')).text, 'Handlers');
   expect(rows).toEqual([
@@ -183,7 +183,7 @@ test.each(['1h', 'constructor', ''])('the age %j is not offered, so nothing is c
   expect(text).not.toContain('for good');
 });
 
-test('who may only look sees neither brakes nor the words of errors', async () => {
+test('who may only look sees neither pauses nor the words of errors', async () => {
   const closed = await createOps({
     ...NOTHING_SET,
     OPS_TOKEN: 'changes-0123456789',

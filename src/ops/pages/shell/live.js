@@ -1,5 +1,5 @@
-// Fetches the page again every few seconds and replaces its <main>, title, icon and counts. Focus, scroll positions, open details and field
-// values survive. Hidden pages are not fetched. Without this script, people refresh the page by hand.
+// Fetches the page again every few seconds and replaces its <main>, title, icon and counts. Focus, scroll positions,
+// open details and field values survive. Hidden pages are not fetched. Without this script, people refresh by hand.
 const every = /** @type {HTMLSelectElement} */ (document.getElementById('every'));
 const live = document.getElementById('live');
 const KEY = 'refresh';

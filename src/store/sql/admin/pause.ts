@@ -1,4 +1,4 @@
-// The brake on handlers: one state that every turn reads before it claims.
+// The pauses of handlers: one state that every turn reads before it claims.
 import type { AdminStore } from '../../admin.ts';
 import { keptOf, type KeptState } from '../../state.ts';
 import { createMarkDirty } from '../work/waiting.ts';
