@@ -1,4 +1,4 @@
-FROM node:24-bookworm-slim AS packages
+FROM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6 AS packages
 WORKDIR /kit
 COPY package.json package-lock.json .npmrc ./
 # The image has its own Node. SQLite's sources and binaries for other platforms are removed.
@@ -6,7 +6,7 @@ RUN npm ci --omit=dev --omit=optional \
  && rm -rf node_modules/better-sqlite3/deps node_modules/better-sqlite3/src \
  && find node_modules/better-sqlite3/prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
 
-FROM node:24-bookworm-slim
+FROM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6
 ENV NODE_ENV=production DATABASE_URL=sqlite:/data/events.db NODE_COMPILE_CACHE=/data/.compiled
 WORKDIR /kit
 COPY --from=packages /kit/node_modules node_modules
