@@ -203,18 +203,22 @@ test('the alarms in the memory of the receiver are shown, even if the store has 
   expect(alone).toMatch(/skipped alarms: because the store has a fault, and nothing listens on port \d+/);
 });
 
-test('a store file other than the one that the receiver has open is reported', async () => {
-  const path = join(at, 'events.db');
-  const store = openSqlite(path, { owner: true });
-  await store.processes.beat(
-    { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 },
-    clock.now(),
-  );
-  store.close();
-  copyFileSync(path, join(at, 'copy.db'));
-  const { text } = await see([folder, file], { DATABASE_URL: `sqlite:${at}/copy.db` });
-  expect(text).toContain('has another file open → start the kit again');
-});
+// Linux alone shows which files a process has open.
+test.skipIf(process.platform !== 'linux')(
+  'a store file other than the one that the receiver has open is reported',
+  async () => {
+    const path = join(at, 'events.db');
+    const store = openSqlite(path, { owner: true });
+    await store.processes.beat(
+      { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 },
+      clock.now(),
+    );
+    store.close();
+    copyFileSync(path, join(at, 'copy.db'));
+    const { text } = await see([folder, file], { DATABASE_URL: `sqlite:${at}/copy.db` });
+    expect(text).toContain('has another file open → start the kit again');
+  },
+);
 
 test('the newest backup, a missing folder, a failed attempt, and a folder on the disk of the store are reported', async () => {
   const store = openSqlite(join(at, 'events.db'), { owner: true });
@@ -225,7 +229,8 @@ test('the newest backup, a missing folder, a failed attempt, and a folder on the
     `warning backups: there is no folder ${at}/none → mount it, or create`,
   );
   expect(await look()).toContain('warning backups: there is none yet, on the disk of the store');
-  expect(await look('/proc')).toContain('ok backups: there is none yet');
+  // A disk of its own, on Linux and macOS.
+  expect(await look('/dev')).toContain('ok backups: there is none yet');
   const last = {
     at: 1,
     verifiedAt: 1,
