@@ -7,7 +7,7 @@ import { commands } from './documents.ts';
 
 const DOCUMENTS = globSync('**/*.md', { exclude: ['**/node_modules/**'] }).map((path) => path.replaceAll('\\', '/'));
 /** Maximum number of words in the README, and in all documents together. Raise `all` for documents of your own. */
-const LONGEST = { readme: 1_500, all: 14_320 };
+const LONGEST = { readme: 1_500, all: 14_463 };
 const MOST_WORDS = 25;
 
 const known = await commands();
