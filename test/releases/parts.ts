@@ -39,7 +39,7 @@ export async function command(kit: Kit, env: Record<string, string>, ...args: st
   return out;
 }
 
-export async function until(holds: () => boolean | Promise<boolean>, what: string, limitMs = 30_000): Promise<void> {
+export async function until(holds: () => boolean | Promise<boolean>, what: string, limitMs = 60_000): Promise<void> {
   for (const end = performance.now() + limitMs; !(await holds()); await sleep(20))
     if (performance.now() > end) throw new Error(`waited in vain for ${what}`);
 }

@@ -80,16 +80,12 @@ async function holdFigures(opening: typeof open, url: string, expected: Expected
 
 async function finishTasks({ kit, env, store, fresh }: Served, root: string): Promise<void> {
   await kitCommand(kit, env, ['resume', 'paused'], root);
-  await until(async () => (await store.state.get('watermark')) === fresh, 'replay to go on', 60_000);
-  await until(
-    async () => {
-      const { tasks, unassigned, waiting } = await store.read.status(store.now());
-      const behind = (await store.work.behind()).size;
-      return tasks.ready + tasks.running + tasks.held + unassigned + waiting.length + behind === 0;
-    },
-    'all tasks to end',
-    60_000,
-  );
+  await until(async () => (await store.state.get('watermark')) === fresh, 'replay to go on');
+  await until(async () => {
+    const { tasks, unassigned, waiting } = await store.read.status(store.now());
+    const behind = (await store.work.behind()).size;
+    return tasks.ready + tasks.running + tasks.held + unassigned + waiting.length + behind === 0;
+  }, 'all tasks to end');
 }
 
 /** Each task that the release left waiting has run once, in the order of its lane, and no other has. */
@@ -127,6 +123,7 @@ async function redeliver({ kit, store, expected }: Served): Promise<void> {
   for (const body of expected.deliveries) await send(kit, body);
   const after = await store.read.status(store.now());
   expect(after.events).toBe(before);
+  expect(after.conflicts, 'nothing contradicts itself').toBe(expected.status['conflicts']);
   expect(after.duplicates).toBeGreaterThan(Number(expected.status['duplicates']));
   expect(after.unassigned).toBe(0);
 }
@@ -149,7 +146,9 @@ async function holdIdentity(opening: typeof open, url: string, expected: Expecte
     await store.processes.lead(true);
     const readings = expected.items.map(({ cursor, json_payload: text }) => readItem('replay', cursor as Cursor, text));
     const accepted = await store.ingest.accept({ readings, now: store.now() });
-    expect(accepted.map(({ verdict }) => verdict)).toEqual(readings.map(() => 'duplicate'));
+    expect(accepted.map(({ verdict, conflict }) => conflict?.reason ?? verdict)).toEqual(
+      readings.map(() => 'duplicate'),
+    );
     const removed = accepted.filter(({ pruned }) => pruned);
     expect(removed).toHaveLength(expected.removed.length);
   } finally {

@@ -30,7 +30,8 @@ interface Scene {
 
 /** Tells the story on this new store. Resolves to what a later kit must find in it. */
 export async function tellStory(url: string, backups: string | undefined): Promise<Omit<Expected, 'rows'>> {
-  const service = createSimulatedService({ seed: 25, sessions: 2, addresses: { loopback: true } });
+  // On a busy machine a delivery may fail. Its retry must not take half a minute.
+  const service = createSimulatedService({ seed: 25, sessions: 2, addresses: { loopback: true }, speed: 100 });
   const { key, secret } = service.keys.create({ name: 'story', scopes: ['events:read'], validDays: null });
   const env: Record<string, string> = {
     DATABASE_URL: url,
@@ -77,8 +78,13 @@ async function happenBefore({ history }: Service): Promise<void> {
 }
 
 const newest = ({ history }: Service): string => history.all().at(-1)?.cursor ?? '';
-const caughtUp = ({ store, service }: Scene): Promise<void> =>
-  until(async () => (await store.state.get('watermark')) === newest(service), 'replay to show all events');
+async function caughtUp({ store, service }: Scene): Promise<void> {
+  const shown = async (): Promise<boolean> => (await store.state.get('watermark')) === newest(service);
+  await until(shown, 'replay or stream to show all events').catch(async (error: Error) => {
+    const { watermark, reconcile, stream } = await store.read.status(store.now());
+    throw new Error(`${error.message}: ${JSON.stringify({ watermark, newest: newest(service), reconcile, stream })}`);
+  });
+}
 
 async function tasksOf({ store }: Scene, handler: string, state: 'done' | 'dead' | 'skipped'): Promise<number> {
   return (await store.read.tasks({ handler, state, limit: 1_000 }, store.now())).tasks.length;
@@ -157,8 +163,9 @@ function happenWhileOff({ service, message }: Scene, webhook: Webhook): void {
 async function streamed(scene: Scene, webhook: Webhook): Promise<void> {
   const { kit, service, store, message } = scene;
   await until(async () => (await store.read.gaps()).some(({ closedAt }) => closedAt !== null), 'the gap to be closed');
-  await until(() => service.streams.count() > 0, 'the stream to open');
   await caughtUp(scene);
+  const isOpen = async (): Promise<boolean> => (await store.read.status(store.now())).stream.state === 'open';
+  await until(isOpen, 'the stream to open');
   const body = new URLSearchParams({ token: TOKEN });
   const origin = `http://127.0.0.1:${kit.opsPort}`;
   const login = (): Promise<number> =>
