@@ -13,6 +13,9 @@ COPY --from=packages /kit/node_modules node_modules
 COPY package.json LICENSE ./
 COPY src src
 RUN mkdir /data && chown node:node /data && ln -s /kit/src/cli/kit.js /usr/local/bin/kit
+ARG COMMIT
+LABEL org.opencontainers.image.revision=$COMMIT
+ENV KIT_COMMIT=$COMMIT
 VOLUME /data
 USER node
 EXPOSE 3000 3001

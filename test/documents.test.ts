@@ -5,9 +5,9 @@ import { describe, expect, test } from 'vitest';
 import { VARIABLES } from '../src/config.ts';
 import { commands } from './documents.ts';
 
-const DOCUMENTS = globSync('**/*.md', { exclude: ['**/node_modules/**'] }).map((path) => path.replaceAll('\\', '/'));
+const DOCUMENTS = globSync(['**/*.md', '.github/*.md'], { exclude: ['**/node_modules/**'] }).map((path) => path.replaceAll('\\', '/'));
 /** Maximum number of words in the README, and in all documents together. Raise `all` for documents of your own. */
-const LONGEST = { readme: 1_500, all: 14_590 };
+const LONGEST = { readme: 1_500, all: 16_600 };
 const MOST_WORDS = 25;
 
 const known = await commands();

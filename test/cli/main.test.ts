@@ -1,6 +1,6 @@
 // Every file in the folder of commands is listed by `npx kit`.
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Command } from '../../src/cli/lib/command.ts';
 
@@ -43,11 +43,9 @@ test('a misspelt command is answered with the nearest one', async () => {
   );
 });
 
-test('--version names the kit, the schema of its store, and Node', async () => {
-  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
-  const schemas = readdirSync('src/store/sqlite/migrations').length;
+test('--version names the kit and its commit on one line', async () => {
   expect(await kit('--version')).toMatchObject({
     code: 0,
-    out: `webhook-receiver-kit ${version}, schema ${schemas} (sqlite), Node ${process.versions.node}\n`,
+    out: expect.stringMatching(/^webhook-receiver-kit [\d.]+, schema .+, commit .+\n$/),
   });
 });

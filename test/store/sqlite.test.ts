@@ -208,16 +208,27 @@ describe('SQLite', () => {
       expect(versionOf(db)).toBe(2);
     });
 
-    test.each([{ owner: true }, { owner: false }])(
-      'a file that a newer kit has written is refused (owner: $owner)',
-      ({ owner }) => {
-        openSqlite(path, { owner: true }).close();
-        const db = raw();
-        db.pragma(`user_version = ${versionOf(db) + 1}`);
-        expect(codeOf(() => open({ owner }))).toBe('newer');
-        expect(versionOf(db)).toBeGreaterThan(1);
-      },
-    );
+    test.each([
+      { owner: true, mode: 'wal' },
+      { owner: false, mode: 'wal' },
+      { owner: true, mode: 'delete' },
+      { owner: false, mode: 'delete' },
+    ])('a file of a newer kit is refused and stays as it was (owner: $owner, mode: $mode)', ({ owner, mode }) => {
+      openSqlite(path, { owner: true }).close();
+      const db = new Database(path);
+      const newer = versionOf(db) + 1;
+      db.pragma(`user_version = ${newer}`);
+      db.pragma(`journal_mode = ${mode}`);
+      db.close();
+      const before = readFileSync(path);
+      expect(codeOf(() => open({ owner }))).toBe('newer');
+      expect(readFileSync(path).equals(before)).toBe(true);
+      expect(() => open({ owner })).toThrow(/update this clone$/);
+      writeFileSync(`${path}.before-${newer}`, '');
+      expect(() => open({ owner })).toThrow(
+        `update this clone; or give up what came since: stop the kit, then npx kit restore ${path}.before-${newer}`,
+      );
+    });
   });
 
   describe('refused as a store', () => {

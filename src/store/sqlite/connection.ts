@@ -25,7 +25,8 @@ export const NAMES = STEPS.flatMap((file) => {
   return [...text.matchAll(/^create (?:unique )?(?:table|index|trigger) (\w+)/gm)].map(([, name = '']) => name);
 });
 
-export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
+/** `anyVersion`: the file may be of a newer kit, which is refused otherwise before anything is written. */
+export function connect(path: string, { create = false, busyMs = BUSY_MS, anyVersion = false } = {}): Connection {
   if (create && path !== ':memory:') prepareFolder(path);
   if (!create && !existsSync(path)) {
     throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
@@ -38,7 +39,9 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
     try {
       // Checked before the first statement, because the first statement opens the WAL by the file's name.
       if (inodeOf(path) !== before) throw new StoreError('unwritable', `${path} was replaced while it was opened`);
-      setUp(opened, path);
+      refuseForeign(opened, path);
+      if (!anyVersion) refuseNewer(opened, path);
+      setUp(opened);
       return opened;
     } catch (error) {
       // Otherwise repeated tries would use up the file descriptors of the process.
@@ -48,8 +51,7 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
   }, path);
 }
 
-function setUp(db: Connection, path: string): void {
-  refuseForeign(db, path);
+function setUp(db: Connection): void {
   db.pragma('journal_mode = WAL');
   // This build of SQLite falls back to NORMAL whenever it opens an existing WAL file.
   setSynchronous(db, 'FULL');
@@ -76,7 +78,6 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
 export function migrate(db: Connection, path: string, folder = MIGRATIONS): void {
   const steps = stepsIn(folder);
   const version = versionOf(db);
-  refuseNewer(version, steps.length, path);
   if (version > 0 && version < steps.length) {
     const copy = `${path}.before-${version + 1}`;
     // An existing copy is from a migration that failed and left the file unchanged.
@@ -92,18 +93,22 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
   }
 }
 
-/** Throws StoreError if the schema version is not the newest. Only the owner migrates. */
+/** Throws StoreError if the file lacks migrations. Only the owner migrates. */
 export function requireVersion(db: Connection, path: string): void {
-  const version = versionOf(db);
-  const newest = STEPS.length;
-  refuseNewer(version, newest, path);
-  if (version < newest)
+  if (versionOf(db) < STEPS.length)
     throw new StoreError('missing', `the store at ${path} is of an older kit: start the receiver once`);
 }
 
-function refuseNewer(version: number, newest: number, path: string): void {
-  if (version <= newest) return;
-  throw new StoreError('newer', `the store at ${path} was written by a newer kit (${version}): update this clone`);
+function refuseNewer(db: Connection, path: string): void {
+  const version = versionOf(db);
+  if (version <= STEPS.length) return;
+  // The newer kit has made the copy before its first migration.
+  const copy = `${path}.before-${STEPS.length + 1}`;
+  const back = existsSync(copy) ? `; or give up what came since: stop the kit, then npx kit restore ${copy}` : '';
+  throw new StoreError(
+    'newer',
+    `the store at ${path} was written by a newer kit (${version}): update this clone${back}`,
+  );
 }
 
 function stepsIn(folder: URL): string[] {

@@ -163,7 +163,7 @@ function setAside(path: string, kept: string, own: boolean): Omit<Kept, 'unpause
  */
 function requireClosed(path: string): string[] {
   try {
-    const db = connect(path, { busyMs: 5_000 });
+    const db = connect(path, { busyMs: 5_000, anyVersion: true });
     const [{ busy }] = db.pragma('wal_checkpoint(TRUNCATE)') as [{ busy: number }];
     const paused = pausedIn(db);
     db.close();

@@ -1,0 +1,717 @@
+create schema kit;
+set search_path = kit;
+create table version (version int not null, oldest int not null);
+-- The same tables and columns as in ../sqlite/migrations/001.sql, which explains them. Only what differs is explained here.
+-- Times are Unix milliseconds by the database's clock. A released migration is never edited.
+
+create table store (
+  id text not null
+);
+insert into store values (replace(gen_random_uuid()::text, '-', ''));
+
+-- Rows that transactions lock. `work`: changes of tasks lock it for update, and a turn for key share. `door`: a transaction
+-- that adds events locks it, so that events are numbered in the order of their commits.
+create table locks (
+  name text primary key
+);
+insert into locks values ('work'), ('door'), ('lead');
+
+create sequence event_seq;
+create table events (
+  seq         bigint primary key,
+  cursor      bigint,
+  conflicting int not null default 0 check (conflicting in (0, 1)),
+  id          text collate "C",
+  type        text collate "C" not null,
+  session_id  text collate "C",
+  created_at  bigint,
+  received_at bigint not null,
+  origin      text collate "C" not null check (origin in ('webhook', 'replay', 'stream', 'kit')),
+  copies      int not null default 0,
+  secret      int,
+  skew_s      bigint,
+  live        int not null default 0 check (live in (0, 1)),
+  flags       text collate "C" not null default '',
+  body        bytea,
+  digest      bytea,
+  check (cursor is not null or id is not null)
+);
+alter table events alter column body set storage external;  -- compression would cost time at each delivery
+create index events_by_receipt on events (received_at);
+create unique index events_by_cursor on events (cursor) where cursor is not null and conflicting = 0;
+create index events_conflicting on events (cursor) where conflicting = 1;
+create index events_placeless on events (seq) where cursor is null or conflicting = 1;
+-- Ids are random. A hash index writes less than a tree of them, and the lock of the door keeps ids unique.
+create index events_by_id on events using hash (id);
+
+create table aliases (
+  name text collate "C" primary key,
+  seq  bigint not null
+);
+create index aliases_by_event on aliases (seq);
+
+create table redeliveries (
+  event       bigint not null,
+  n           int not null,
+  received_at bigint not null,
+  secret      int,
+  skew_s      bigint,
+  primary key (event, n)
+);
+
+create table seen_by_origin (
+  event   bigint not null,
+  origin  text collate "C" not null,
+  seen_at bigint not null,
+  primary key (event, origin)
+);
+
+create table types (
+  type         text collate "C" primary key,
+  delivered_at bigint,
+  missed       bigint not null default 0,
+  missed_since bigint
+) with (fillfactor = 50);
+
+create table arrivals (
+  day       bigint not null,
+  type      text collate "C" not null,
+  origin    text collate "C" not null,
+  events    bigint not null,
+  aged      bigint not null,
+  late_ms   bigint not null,
+  latest_ms bigint not null,
+  primary key (day, type, origin)
+) with (fillfactor = 50);
+
+create table undecided (
+  event  bigint primary key,
+  cursor bigint not null,
+  ready  int not null default 0 check (ready in (0, 1))
+);
+create index undecided_by_cursor on undecided (cursor);
+
+create table owed (
+  event   bigint not null,
+  handler bigint not null,
+  primary key (event, handler)
+);
+
+create table conflicts (
+  id          bigint generated always as identity primary key,
+  seq         bigint not null,
+  received_at bigint not null,
+  origin      text collate "C" not null,
+  cursor      bigint,
+  event_id    text collate "C",
+  reason      text not null,
+  body        bytea not null
+);
+create index conflicts_by_event on conflicts (seq);
+
+create table quarantine (
+  id          bigint generated always as identity primary key,
+  digest      bytea not null unique,
+  received_at bigint not null,
+  origin      text collate "C" not null,
+  cursor      bigint,
+  reason      text not null,
+  copies      int not null default 0,
+  body        bytea not null
+);
+
+create table gaps (
+  id         bigint generated always as identity primary key,
+  after      bigint not null,
+  up_to      bigint,
+  reason     text not null,
+  opened_at  bigint not null,
+  closed_at  bigint,
+  closed_by  text
+);
+
+create table handlers (
+  id         bigint generated always as identity primary key,
+  name       text collate "C" not null unique,
+  loaded     int not null check (loaded in (0, 1)),
+  file       text,
+  waits_from bigint,
+  -- when an instance had it last; a minute late at most
+  seen_at    bigint not null default cast(extract(epoch from clock_timestamp()) * 1000 as bigint)
+);
+
+create table setup_steps (
+  handler text collate "C" not null,
+  step    int not null,
+  digest  text not null,
+  ran_at  bigint not null,
+  primary key (handler, step)
+);
+
+create table lanes (
+  id      bigint generated by default as identity primary key,
+  part    int not null default 0,  -- for `run` on several instances at once; not used yet
+  handler bigint not null,
+  name    text collate "C" not null,
+  rerun   bigint not null default 0,
+  unique (name, handler, rerun)
+);
+
+create table lane_progress (
+  lane     bigint primary key,
+  finished bigint not null default -1,
+  unproven bigint not null default -1,
+  used_at  bigint not null
+) with (fillfactor = 70);
+
+create table dirty_lanes (
+  n    bigint generated always as identity primary key,
+  lane bigint not null
+);
+
+create table tasks (
+  id          bigint primary key,
+  event       bigint not null,
+  handler     bigint not null check (handler < 4096),
+  lane        bigint,
+  alone       int not null check (alone in (0, 1)),
+  cursor      bigint,
+  state       text collate "C" not null check (state in ('ready', 'done', 'skipped', 'dead')),
+  strict      int not null check (strict in (0, 1)),
+  release_at  bigint not null,
+  due_at      bigint not null,
+  hold_until  bigint,
+  attempts    int not null default 0,
+  crashes     int not null default 0,
+  losses      int not null default 0,
+  rerun       bigint not null default 0,
+  isolated    int not null default 0 check (isolated in (0, 1)),
+  late        int not null default 0 check (late in (0, 1)),
+  deferred    bigint not null default 0,
+  started_at  bigint not null,
+  changed_at  bigint not null,
+  error       text,
+  dead_group  bigint
+) with (fillfactor = 80);
+create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
+create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
+create index tasks_strict on tasks (cursor, lane) where state = 'ready' and strict = 1 and alone = 0;
+create index tasks_isolated on tasks (due_at) where state = 'ready' and isolated = 1;
+create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
+create index tasks_waiting on tasks (handler, id) where state = 'ready';
+create index tasks_ended on tasks (state, changed_at, id) where state in ('dead', 'skipped');
+create index tasks_dead on tasks (dead_group, changed_at, id) where state = 'dead';
+
+create table dead_groups (
+  id            bigint generated always as identity primary key,
+  handler       bigint not null,
+  error_pattern text collate "C" not null,
+  dead          bigint not null,
+  first_at      bigint not null,
+  last_at       bigint not null,
+  unique (handler, error_pattern)
+);
+create index dead_groups_by_dead on dead_groups (dead);
+
+create table attempts (
+  task       bigint not null,
+  started_at bigint not null,
+  attempt    int not null,
+  ended_at   bigint not null,
+  state      text collate "C" not null,
+  error      text,
+  primary key (task, started_at, attempt)
+);
+
+create table notes (
+  task     bigint not null,
+  name     text collate "C" not null,
+  value    text not null,
+  noted_at bigint not null,
+  primary key (task, name)
+);
+
+create table reruns (
+  id          bigint generated always as identity primary key,
+  handler     bigint not null,
+  type        text,
+  since       text not null,
+  until       text,
+  from_cursor bigint not null,
+  to_cursor   bigint not null,
+  from_event  bigint not null,
+  to_event    bigint not null,
+  at_cursor   bigint not null,
+  at_event    bigint not null,
+  events      bigint not null,
+  seen        bigint not null default 0,
+  made        bigint not null default 0,
+  kept        bigint not null default 0,
+  purged      bigint not null default 0,
+  asked_at    bigint not null,
+  ended_at    bigint,
+  cancelled   int not null default 0 check (cancelled in (0, 1))
+);
+
+create table claims (
+  task       bigint primary key,
+  boot       bigint not null,
+  attempt    int not null,
+  late       int not null check (late in (0, 1)),
+  started_at bigint not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+create table processes (
+  instance bigint not null,
+  role     text collate "C" not null,
+  pid      bigint not null,
+  started  text not null,
+  boot     bigint not null,
+  beat_at  bigint not null,
+  primary key (instance, role)
+) with (fillfactor = 50);
+
+-- The instances that share the store. Each renews `until_at`.
+create table instances (
+  instance bigint generated always as identity primary key,
+  name     text not null,
+  version  text not null,
+  since    bigint not null,
+  until_at bigint not null,
+  handlers text[] not null default '{}',
+  lost_at  bigint,                  -- when it gave its last sign of life, if it was found without one
+  replaces int not null default 0   -- 1: it has replaced a lost one, whose row is gone
+) with (fillfactor = 50);
+
+-- At most one row: the instance that leads. The row is the right to lead; it is taken away by deleting it (members.ts).
+create table lead (
+  instance bigint primary key
+);
+
+-- Which instance a process belongs to. Claims carry its boot.
+create table boots (
+  boot     bigint primary key,
+  instance bigint not null
+);
+
+create table alarms (
+  name    text collate "C" primary key,
+  since   bigint not null,
+  detail  text not null,
+  told_at bigint,
+  level   int not null default 0,
+  news    bigint not null default 0,
+  cleared int not null default 0 check (cleared in (0, 1))
+);
+
+create table counters (
+  name  text collate "C" primary key,
+  value bigint not null
+) with (fillfactor = 50);
+
+create table samples (
+  at      bigint primary key,
+  figures text not null
+);
+
+create table state (
+  name  text collate "C" primary key,
+  value text
+) with (fillfactor = 50);
+insert into state values
+  ('fanned_out', '0'), ('boot', '0'), ('born', cast(cast(extract(epoch from clock_timestamp()) * 1000 as bigint) as text));
+
+create table public.ledger (key text primary key, words text not null);
+alter table public.ledger add column runs bigint not null default 1;
+truncate store, locks, events, aliases, redeliveries, seen_by_origin, types, arrivals, undecided, owed, conflicts, quarantine, gaps, handlers, setup_steps, lanes, lane_progress, dirty_lanes, tasks, dead_groups, attempts, notes, reruns, claims, processes, instances, lead, boots, alarms, counters, samples, state;
+insert into kit.store (id) overriding system value values ('d1d0e37b631044e2b37cd25e516c4abe');
+insert into kit.locks (name) overriding system value values ('door');
+insert into kit.locks (name) overriding system value values ('lead');
+insert into kit.locks (name) overriding system value values ('work');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('100', NULL, '0', 'kit.gap·2', 'kit.gap', NULL, '1795665924589', '1795665924589', 'kit', '0', NULL, NULL, '0', '', E'\\x7b226b69742e676170223a7b22676170223a322c226166746572223a2235222c227570546f223a2239222c22726561736f6e223a22746f6c64206279207468652072656c65617365227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('13', '9999999999999922', '0', '30ed4577-294e-446d-9222-a6c9d6d5366b', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910263', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a2233306564343537372d323934652d343436642d393232322d613663396436643533363662222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393232222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2232383462356530652d313632302d346366632d613132312d643666663939383664333065222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a2273746570206173696465222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2032227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('24', '9999999999999926', '0', 'd2017983-25e8-47fa-be05-43246518fda2', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910304', 'webhook', '5', '1', '0', '0', '', E'\\x7b226964223a2264323031373938332d323565382d343766612d626530352d343332343635313866646132222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393236222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2235643261316165392d333737382d343862312d393731312d653764386265663263306434222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a2268656c6c6f2030222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('25', '9999999999999930', '0', '76a6ab7f-beb4-4f4f-ae90-6ffb7194b27a', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a2237366136616237662d626562342d346634662d616539302d366666623731393462323761222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393330222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2265336263653665612d316134302d343734302d616666352d326461303033613466666462222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313032222c22626f6479223a2268656c6c6f2031222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2032227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('26', '9999999999999935', '0', '86198283-f0a9-4345-9f28-8ee790fb1e63', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a2238363139383238332d663061392d343334352d396632382d386565373930666231653633222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393335222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2230393465646434642d663138622d346534332d613031632d363631346261333136346338222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a2268656c6c6f2032222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2032227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('27', '9999999999999940', '0', 'cb2f4dd3-efda-4e84-9a9f-7e384f9fe9aa', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a2263623266346464332d656664612d346538342d396139662d376533383466396665396161222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393430222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2236363230613538392d323634612d346233332d626134362d616335343664373135643066222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313032222c22626f6479223a2268656c6c6f2033222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('28', '9999999999999942', '0', 'd93b28ea-e6ee-48e1-9ace-858f2879b692', 'MessageStatusUpdated', '1f6d635e-279c-4e5e-a9ca-5c31b0139bc1', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', NULL, E'\\x4fb1f8c6ef4b73fbf94de38a2bbff219');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('29', '9999999999999945', '0', 'fdf395db-1381-43da-a60e-e21c5489560b', 'MessageStatusUpdated', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a2266646633393564622d313338312d343364612d613630652d653231633534383935363062222c2274797065223a224d65737361676553746174757355706461746564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393435222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d65737361676553746174757355706461746564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2261653639396533352d306239642d343632632d393631382d346134336639383833313163222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c22737461747573223a226661696c6564227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('30', '9999999999999946', '0', '80e2017d-bf59-41f3-bb87-4c5de7e1e0ed', 'MessageStatusUpdated', '1f6d635e-279c-4e5e-a9ca-5c31b0139bc1', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a2238306532303137642d626635392d343166332d626238372d346335646537653165306564222c2274797065223a224d65737361676553746174757355706461746564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393436222c2273657373696f6e5f6964223a2231663664363335652d323739632d346535652d613963612d356333316230313339626331222c22776562686f6f6b5f6964223a2264356537313836332d346336332d343533332d613163642d653633616363613736663062222c2264617461223a7b224d65737361676553746174757355706461746564223a7b2273657373696f6e5f6964223a2231663664363335652d323739632d346535652d613963612d356333316230313339626331222c226d6573736167655f6964223a2236343434323262622d633534642d343265342d393630632d313531316265626236313736222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c22737461747573223a226661696c6564227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('31', '9999999999999949', '0', '364b340e-fd99-4cab-a488-a1976bdfa273', 'MessageStatusUpdated', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', NULL, E'\\x74cc55e7f9de7241829ab46076aa8e99');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('32', '9999999999999950', '0', '1a21e1ce-2b35-4443-b5c0-074e5a3b33c2', 'CampaignUpdated', NULL, '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', NULL, E'\\x2e80860e50278e0b8452ceba2cfdae0f');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('33', NULL, '0', 'bc4c6753-a4ce-49c7-af74-13b2f4b5c108', 'webhook.ping', NULL, '1795665910250', '1795665910304', 'webhook', '0', '1', '0', '0', '', NULL, E'\\x9b0b4c17e97b74e7a408d8fd13584bd6');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('44', '9999999999999926', '1', 'evt_conflict', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910250', '1795665910436', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a226576745f636f6e666c696374222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393236222c22776562686f6f6b5f6964223a2277222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2235643261316165392d333737382d343862312d393731312d653764386265663263306434222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a22736f6d657468696e6720656c7365222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('5', '9999999999999912', '0', NULL, 'MessageSent', NULL, NULL, '1795665909455', 'replay', '0', NULL, NULL, '0', '', E'\\x7b224d65737361676553656e74223a7b226d6573736167655f6964223a2239303162346331362d323866302d343334392d626536652d386336616663363236343932227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('58', NULL, '0', 'evt_plain', 'Thing', NULL, '1795665910250', '1795665910490', 'webhook', '0', '1', '0', '0', 'no_cursor', NULL, E'\\x4272975db81ecfe810d9bdc40bf1e0d2');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('59', '9999999999999953', '0', 'cf868ff1-c184-4a8d-9ded-e3ab73d6b7f8', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910552', '1795665911905', 'replay', '1', NULL, NULL, '0', '', E'\\x7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2237626635343730312d383637652d346133642d613434322d336261643865393663353565222c2274696d657374616d705f756e69785f6d73223a313739353636353931303535322c2266726f6d223a223135353530313031222c22626f6479223a226d6973736564222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2031227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('6', '9999999999999917', '0', 'evt_owed', 'MessageSent', NULL, '1795665924234', '1795665909455', 'replay', '1', NULL, NULL, '0', '', E'\\x7b224d65737361676553656e74223a7b226d6573736167655f6964223a2231663233633833302d396463382d343836372d626666372d373564383437333931636631227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('60', '9999999999999954', '0', NULL, 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665910553', '1795665911905', 'replay', '0', NULL, NULL, '0', '', E'\\x7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2233393537316262342d373264312d346137642d393264312d303031353130643034666463222c2274696d657374616d705f756e69785f6d73223a313739353636353931303535332c2266726f6d223a223135353530313032222c22626f6479223a226d6973736564222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('80', '9999999999999963', '0', NULL, 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665914628', '1795665919636', 'replay', '0', NULL, NULL, '0', '', E'\\x7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2266393231333764372d346366352d346431652d613934312d333333666561653832636437222c2274696d657374616d705f756e69785f6d73223a313739353636353931343632382c2266726f6d223a223135353530313031222c22626f6479223a227768696c6520746865206b697420776173206f66662032222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2031227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('82', NULL, '0', 'kit.gap·1', 'kit.gap', NULL, '1795665919662', '1795665919662', 'kit', '0', NULL, NULL, '0', '', NULL, E'\\x6f8e198d5d8e463713d53663dd7c5ad0');
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('83', '9999999999999964', '0', NULL, 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665920008', '1795665920045', 'stream', '0', NULL, NULL, '1', '', E'\\x7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2264333835333162612d633730622d346536372d613331372d653931383563323136653664222c2274696d657374616d705f756e69785f6d73223a313739353636353932303030382c2266726f6d223a223135353530313032222c22626f6479223a226c6976652030222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2031227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('84', '9999999999999966', '0', NULL, 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665920008', '1795665920045', 'stream', '0', NULL, NULL, '1', '', E'\\x7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2234313834326136392d373762332d346165642d613335332d303532363230383138306264222c2274696d657374616d705f756e69785f6d73223a313739353636353932303030382c2266726f6d223a223135353530313032222c22626f6479223a226c6976652031222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('88', '9999999999999967', '0', 'evt_last_0', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665922383', '1795665922391', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a226576745f6c6173745f30222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32322e3338335a222c22637572736f72223a2239393939393939393939393939393637222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2266726f6d223a223135353530313031222c22626f6479223a22626c6f636b222c226d6573736167655f6964223a226d2d30222c2274696d657374616d705f756e69785f6d73223a313739353636353932323338337d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('90', '9999999999999968', '0', 'evt_last_1', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665922412', '1795665922425', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a226576745f6c6173745f31222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32322e3431325a222c22637572736f72223a2239393939393939393939393939393638222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2266726f6d223a223135353530313031222c22626f6479223a22626568696e642069742031222c226d6573736167655f6964223a226d2d31222c2274696d657374616d705f756e69785f6d73223a313739353636353932323431327d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('92', '9999999999999969', '0', 'evt_last_2', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665922447', '1795665922450', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a226576745f6c6173745f32222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32322e3434375a222c22637572736f72223a2239393939393939393939393939393639222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2266726f6d223a223135353530313031222c22626f6479223a22626568696e642069742032222c226d6573736167655f6964223a226d2d32222c2274696d657374616d705f756e69785f6d73223a313739353636353932323434377d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('94', '9999999999999970', '0', 'evt_last_3', 'MessageReceived', '9d9b4167-5430-482b-9367-eeece024813a', '1795665922460', '1795665922463', 'webhook', '0', '1', '0', '0', '', E'\\x7b226964223a226576745f6c6173745f33222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32322e3436305a222c22637572736f72223a2239393939393939393939393939393730222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2266726f6d223a223135353530313031222c22626f6479223a22626568696e642069742033222c226d6573736167655f6964223a226d2d33222c2274696d657374616d705f756e69785f6d73223a313739353636353932323436307d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('97', '9999999999999971', '0', 'evt_new_1', 'MessageReceived', '00000000-0000-4000-8000-000000000025', '1795665924486', '1795665924589', 'webhook', '0', NULL, NULL, '0', '', E'\\x7b226964223a226576745f6e65775f31222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32342e3438365a222c22637572736f72223a2239393939393939393939393939393731222c2273657373696f6e5f6964223a6e756c6c2c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2230303030303030302d303030302d343030302d383030302d303030303030303030303235222c2266726f6d223a223135353530313039222c22626f6479223a226e6f742066616e6e6564206f7574222c226d6573736167655f6964223a226d2d6e65772d31227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('98', '9999999999999972', '0', 'evt_new_2', 'MessageReceived', '00000000-0000-4000-8000-000000000025', '1795665924486', '1795665924589', 'webhook', '0', NULL, NULL, '0', '', E'\\x7b226964223a226576745f6e65775f32222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32342e3438365a222c22637572736f72223a2239393939393939393939393939393732222c2273657373696f6e5f6964223a6e756c6c2c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2230303030303030302d303030302d343030302d383030302d303030303030303030303235222c2266726f6d223a223135353530313039222c22626f6479223a226e6f742066616e6e6564206f7574222c226d6573736167655f6964223a226d2d6e65772d32227d7d7d', NULL);
+insert into kit.events (seq, cursor, conflicting, id, type, session_id, created_at, received_at, origin, copies, secret, skew_s, live, flags, body, digest) overriding system value values ('99', '9999999999999973', '0', 'evt_new_3', 'MessageSent', '00000000-0000-4000-8000-000000000025', '1795665924486', '1795665924589', 'webhook', '0', NULL, NULL, '0', '', E'\\x7b226964223a226576745f6e65775f33222c2274797065223a224d65737361676553656e74222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32342e3438365a222c22637572736f72223a2239393939393939393939393939393733222c2273657373696f6e5f6964223a6e756c6c2c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d65737361676553656e74223a7b2273657373696f6e5f6964223a2230303030303030302d303030302d343030302d383030302d303030303030303030303235222c226d6573736167655f6964223a226d2d6e65772d33227d7d7d', NULL);
+insert into kit.aliases (name, seq) overriding system value values ('i:evt_alias', '24');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('24', '1', '1795665910344', '1', '0');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('24', '2', '1795665910377', '1', '0');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('24', '3', '1795665910389', '1', '0');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('24', '4', '1795665910403', '1', '0');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('24', '5', '1795665910479', '1', '0');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('59', '1', '1795665911938', '1', '1');
+insert into kit.redeliveries (event, n, received_at, secret, skew_s) overriding system value values ('6', '1', '1795665924235', NULL, NULL);
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('13', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('24', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('25', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('26', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('27', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('28', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('29', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('30', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('31', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('32', 'replay', '1795665910468');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('59', 'webhook', '1795665911938');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('6', 'webhook', '1795665924235');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('83', 'replay', '1795665921954');
+insert into kit.seen_by_origin (event, origin, seen_at) overriding system value values ('84', 'replay', '1795665921954');
+insert into kit.types (type, delivered_at, missed, missed_since) overriding system value values ('CampaignUpdated', '1795665910304', '0', NULL);
+insert into kit.types (type, delivered_at, missed, missed_since) overriding system value values ('MessageReceived', '1795665924589', '0', NULL);
+insert into kit.types (type, delivered_at, missed, missed_since) overriding system value values ('MessageSent', '1795665924589', '0', NULL);
+insert into kit.types (type, delivered_at, missed, missed_since) overriding system value values ('MessageStatusUpdated', '1795665910304', '0', NULL);
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'CampaignUpdated', 'webhook', '1', '1', '54', '54');
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'MessageReceived', 'replay', '7', '7', '43209', '8874');
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'MessageReceived', 'stream', '2', '2', '74', '37');
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'MessageReceived', 'webhook', '12', '12', '648', '186');
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'MessageSent', 'replay', '2', '0', '0', '0');
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'MessageSent', 'webhook', '1', '1', '103', '103');
+insert into kit.arrivals (day, type, origin, events, aged, late_ms, latest_ms) overriding system value values ('20783', 'MessageStatusUpdated', 'webhook', '4', '4', '216', '54');
+insert into kit.undecided (event, cursor, ready) overriding system value values ('5', '9999999999999912', '0');
+insert into kit.owed (event, handler) overriding system value values ('6', '5');
+insert into kit.conflicts (id, seq, received_at, origin, cursor, event_id, reason, body) overriding system value values ('1', '24', '1795665910436', 'webhook', '9999999999999926', 'evt_conflict', 'its cursor was known with another id and other data', E'\\x7b226964223a226576745f636f6e666c696374222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393236222c22776562686f6f6b5f6964223a2277222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2235643261316165392d333737382d343862312d393731312d653764386265663263306434222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a22736f6d657468696e6720656c7365222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d7d');
+insert into kit.conflicts (id, seq, received_at, origin, cursor, event_id, reason, body) overriding system value values ('2', '24', '1795665910479', 'webhook', '9999999999999926', 'd2017983-25e8-47fa-be05-43246518fda2', 'its id was known with other data', E'\\x7b226964223a2264323031373938332d323565382d343766612d626530352d343332343635313866646132222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a2239393939393939393939393939393236222c22776562686f6f6b5f6964223a2277222c2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2235643261316165392d333737382d343862312d393731312d653764386265663263306434222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a22736f6d657468696e6720656c7365222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d7d');
+insert into kit.conflicts (id, seq, received_at, origin, cursor, event_id, reason, body) overriding system value values ('3', '6', '1795665924235', 'webhook', '9999999999999917', 'evt_owed', 'its cursor was known with other data', E'\\x7b226964223a226576745f6f776564222c2274797065223a224d65737361676553656e74222c22637265617465645f6174223a22323032362d31312d32365430343a30353a32342e3233345a222c22637572736f72223a2239393939393939393939393939393137222c2273657373696f6e5f6964223a6e756c6c2c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d65737361676553656e74223a7b226d6573736167655f6964223a226d2d6f776564227d7d7d');
+insert into kit.quarantine (id, digest, received_at, origin, cursor, reason, copies, body) overriding system value values ('1', E'\\xcd72d08e69ff4fc14310595a43160574b504ffbba4a21935b3cf9774e23ee989', '1795665910527', 'webhook', NULL, 'not JSON', '0', E'\\x7b226e6f');
+insert into kit.quarantine (id, digest, received_at, origin, cursor, reason, copies, body) overriding system value values ('2', E'\\xbd62b5d8f49ca77dfea22b91670f2fc9a363184a0dac35a0facf052a8ce1a045', '1795665910533', 'webhook', NULL, 'cursor is not a decimal 64-bit integer', '0', E'\\x7b226964223a226576745f756e7265616461626c65222c2274797065223a224d6573736167655265636569766564222c22637265617465645f6174223a22323032362d31312d32365430343a30353a31302e3235305a222c22637572736f72223a226120776f7264222c22776562686f6f6b5f6964223a2277222c2264617461223a7b224d6573736167655265636569766564223a7b2273657373696f6e5f6964223a2239643962343136372d353433302d343832622d393336372d656565636530323438313361222c226d6573736167655f6964223a2235643261316165392d333737382d343862312d393731312d653764386265663263306434222c2274696d657374616d705f756e69785f6d73223a313739353636353931303235302c2266726f6d223a223135353530313031222c22626f6479223a2268656c6c6f2030222c2269735f67726f7570223a66616c73652c226d6573736167655f74797065223a2274657874222c22707573685f6e616d65223a22506572736f6e2033227d7d7d');
+insert into kit.gaps (id, after, up_to, reason, opened_at, closed_at, closed_by) overriding system value values ('1', '9999999999999954', '9999999999999963', 'reset_required', '1795665919662', '1795665919933', 'gaps');
+insert into kit.gaps (id, after, up_to, reason, opened_at, closed_at, closed_by) overriding system value values ('2', '5', '9', 'told by the release', '1795665924589', NULL, NULL);
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('1', 'aside', '1', '/tmp/kit-system-SwJTOG/handlers/aside.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('2', 'blocked', '1', '/tmp/kit-system-SwJTOG/handlers/blocked.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('3', 'every', '1', '/tmp/kit-system-SwJTOG/handlers/every.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('4', 'gaps', '1', '/tmp/kit-system-SwJTOG/handlers/gaps.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('5', 'late', '0', '/tmp/kit-system-SwJTOG/handlers/late.ts', '94', '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('6', 'ledger', '1', '/tmp/kit-system-SwJTOG/handlers/ledger.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('7', 'paused', '1', '/tmp/kit-system-SwJTOG/handlers/paused.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('8', 'picky', '1', '/tmp/kit-system-SwJTOG/handlers/picky.ts', NULL, '1795665905338');
+insert into kit.handlers (id, name, loaded, file, waits_from, seen_at) overriding system value values ('9', 'strict', '1', '/tmp/kit-system-SwJTOG/handlers/strict.ts', NULL, '1795665905338');
+insert into kit.setup_steps (handler, step, digest, ran_at) overriding system value values ('ledger', '1', '1c161a95998236a829e6e6b1134fe7feb0f2416de6cc5d1fd168154aa5e3da8c', '1795665904700');
+insert into kit.setup_steps (handler, step, digest, ran_at) overriding system value values ('ledger', '2', 'fde80f4045e2c6179a1e303aaa2ea45b95e3b1087da9ae117f38ec10d9e2e7ef', '1795665904728');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('1', '0', '1', '9d9b4167-5430-482b-9367-eeece024813a/15550101', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('10', '0', '9', '9d9b4167-5430-482b-9367-eeece024813a/15550102', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('11', '0', '8', '1f6d635e-279c-4e5e-a9ca-5c31b0139bc1', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('12', '0', '8', '9d9b4167-5430-482b-9367-eeece024813a', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('13', '0', '3', 'c:9999999999999926', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('14', '0', '3', 'c:9999999999999930', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('15', '0', '3', 'c:9999999999999935', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('16', '0', '3', 'c:9999999999999940', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('17', '0', '3', 'c:9999999999999942', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('18', '0', '3', 'c:9999999999999945', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('19', '0', '3', 'c:9999999999999946', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('2', '0', '2', '9d9b4167-5430-482b-9367-eeece024813a/15550101', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('20', '0', '3', 'c:9999999999999949', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('21', '0', '3', 'c:9999999999999950', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('22', '0', '3', 'c:9999999999999953', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('23', '0', '3', 'c:9999999999999954', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('24', '0', '3', 'i:evt_conflict', '1');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('3', '0', '6', '9d9b4167-5430-482b-9367-eeece024813a/15550101', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('4', '0', '7', '9d9b4167-5430-482b-9367-eeece024813a/15550101', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('5', '0', '9', '9d9b4167-5430-482b-9367-eeece024813a/15550101', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('6', '0', '1', '9d9b4167-5430-482b-9367-eeece024813a/15550102', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('7', '0', '2', '9d9b4167-5430-482b-9367-eeece024813a/15550102', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('8', '0', '6', '9d9b4167-5430-482b-9367-eeece024813a/15550102', '0');
+insert into kit.lanes (id, part, handler, name, rerun) overriding system value values ('9', '0', '7', '9d9b4167-5430-482b-9367-eeece024813a/15550102', '0');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('1', '9999999999999970', '-1', '1795665922911');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('10', '9999999999999966', '-1', '1795665921976');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('11', '9999999999999946', '-1', '1795665910601');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('12', '9999999999999949', '-1', '1795665910601');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('13', '9999999999999926', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('14', '9999999999999930', '-1', '1795665913777');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('15', '9999999999999935', '-1', '1795665913777');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('16', '9999999999999940', '-1', '1795665913777');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('17', '9999999999999942', '-1', '1795665913777');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('18', '9999999999999945', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('19', '9999999999999946', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('2', '9999999999999963', '-1', '1795665919933');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('20', '9999999999999949', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('21', '9999999999999950', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('22', '9999999999999953', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('23', '9999999999999954', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('24', '9999999999999926', '-1', '1795665913767');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('3', '9999999999999963', '-1', '1795665919926');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('4', '-1', '-1', '1795665910314');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('5', '9999999999999963', '-1', '1795665919933');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('6', '9999999999999966', '-1', '1795665920335');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('7', '9999999999999966', '-1', '1795665920335');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('8', '9999999999999966', '-1', '1795665920353');
+insert into kit.lane_progress (lane, finished, unproven, used_at) overriding system value values ('9', '-1', '-1', '1795665910359');
+insert into kit.dirty_lanes (n, lane) overriding system value values ('1', '12');
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('102401', '25', '1', '6', '0', '9999999999999930', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910556', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('102402', '25', '2', '7', '0', '9999999999999930', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910556', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('102403', '25', '3', '14', '0', '9999999999999930', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913767', '1795665913777', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('102406', '25', '6', '8', '0', '9999999999999930', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910548', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('102407', '25', '7', '9', '0', '9999999999999930', 'ready', '0', '1795665910554', '1795665910359', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910359', '1795665910359', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('102409', '25', '9', '10', '0', '9999999999999930', 'done', '1', '1795665910304', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910556', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('106497', '26', '1', '1', '0', '9999999999999935', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910635', '1795665910644', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('106498', '26', '2', '2', '0', '9999999999999935', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910619', '1795665910635', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('106499', '26', '3', '15', '0', '9999999999999935', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913767', '1795665913777', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('106502', '26', '6', '3', '0', '9999999999999935', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910619', '1795665910630', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('106503', '26', '7', '4', '0', '9999999999999935', 'ready', '0', '1795665910554', '1795665910359', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910359', '1795665910359', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('106505', '26', '9', '5', '0', '9999999999999935', 'done', '1', '1795665910304', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910619', '1795665910635', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('110593', '27', '1', '6', '0', '9999999999999940', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('110594', '27', '2', '7', '0', '9999999999999940', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('110595', '27', '3', '16', '0', '9999999999999940', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913767', '1795665913777', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('110598', '27', '6', '8', '0', '9999999999999940', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910591', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('110599', '27', '7', '9', '0', '9999999999999940', 'ready', '0', '1795665910554', '1795665910359', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910359', '1795665910359', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('110601', '27', '9', '10', '0', '9999999999999940', 'done', '1', '1795665910304', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('114691', '28', '3', '17', '0', '9999999999999942', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913767', '1795665913777', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('114696', '28', '8', '11', '0', '9999999999999942', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910556', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('118787', '29', '3', '18', '0', '9999999999999945', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('118792', '29', '8', '12', '0', '9999999999999945', 'ready', '0', '1795665924407', '1795665924407', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665924407', 'a status that nobody knows', NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('122883', '30', '3', '19', '0', '9999999999999946', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('122888', '30', '8', '11', '0', '9999999999999946', 'dead', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', 'a status that nobody knows', '1');
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('126979', '31', '3', '20', '0', '9999999999999949', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('126984', '31', '8', '12', '0', '9999999999999949', 'skipped', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', 'nothing to do', NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('131075', '32', '3', '21', '0', '9999999999999950', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('135171', '33', '3', NULL, '1', NULL, 'done', '0', '1795665910358', '1795665910358', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910359', '1795665910392', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('180225', '44', '1', '1', '0', '9999999999999926', 'done', '0', '1795665910686', '1795665910482', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910619', '1795665910635', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('180226', '44', '2', '2', '0', '9999999999999926', 'done', '0', '1795665910686', '1795665910482', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910601', '1795665910619', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('180227', '44', '3', '24', '0', '9999999999999926', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('180230', '44', '6', '3', '0', '9999999999999926', 'done', '0', '1795665910686', '1795665910482', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910601', '1795665910612', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('180231', '44', '7', '4', '0', '9999999999999926', 'ready', '0', '1795665910686', '1795665910482', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910482', '1795665910482', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('180233', '44', '9', '5', '0', '9999999999999926', 'done', '1', '1795665910436', '1795665910482', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910601', '1795665910619', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('20483', '5', '3', NULL, '1', '9999999999999912', 'done', '0', '1795665909514', '1795665909514', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665909534', '1795665909827', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('237571', '58', '3', NULL, '1', NULL, 'done', '0', '1795665910549', '1795665910549', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('241665', '59', '1', '1', '0', '9999999999999953', 'done', '0', '1795665911914', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911974', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('241666', '59', '2', '2', '0', '9999999999999953', 'done', '0', '1795665911914', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911974', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('241667', '59', '3', '22', '0', '9999999999999953', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('241670', '59', '6', '3', '0', '9999999999999953', 'done', '0', '1795665911914', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911954', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('241671', '59', '7', '4', '0', '9999999999999953', 'ready', '0', '1795665911914', '1795665911914', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911914', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('241673', '59', '9', '5', '0', '9999999999999953', 'done', '1', '1795665911905', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911974', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('245761', '60', '1', '6', '0', '9999999999999954', 'done', '0', '1795665911914', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911974', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('245762', '60', '2', '7', '0', '9999999999999954', 'done', '0', '1795665911914', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911974', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('245763', '60', '3', '23', '0', '9999999999999954', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('245766', '60', '6', '8', '0', '9999999999999954', 'done', '0', '1795665911914', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911960', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('245767', '60', '7', '9', '0', '9999999999999954', 'ready', '0', '1795665911914', '1795665911914', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911914', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('245769', '60', '9', '10', '0', '9999999999999954', 'done', '1', '1795665911905', '1795665911914', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665911914', '1795665911974', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('24579', '6', '3', NULL, '1', '9999999999999917', 'done', '0', '1795665909514', '1795665909514', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665909827', '1795665910213', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('327681', '80', '1', '1', '0', '9999999999999963', 'done', '0', '1795665919886', '1795665919698', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665919903', '1795665919933', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('327682', '80', '2', '2', '0', '9999999999999963', 'done', '0', '1795665919886', '1795665919698', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665919903', '1795665919933', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('327683', '80', '3', NULL, '1', '9999999999999963', 'done', '0', '1795665919685', '1795665919685', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665919698', '1795665919903', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('327686', '80', '6', '3', '0', '9999999999999963', 'done', '0', '1795665919886', '1795665919698', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665919903', '1795665919926', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('327687', '80', '7', '4', '0', '9999999999999963', 'ready', '0', '1795665919886', '1795665919698', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665919698', '1795665919698', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('327689', '80', '9', '5', '0', '9999999999999963', 'done', '1', '1795665919636', '1795665919698', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665919903', '1795665919933', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('335876', '82', '4', NULL, '1', NULL, 'done', '0', '1795665919903', '1795665919903', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665919903', '1795665919933', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('339969', '83', '1', '6', '0', '9999999999999964', 'done', '0', '1795665920295', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920306', '1795665920335', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('339970', '83', '2', '7', '0', '9999999999999964', 'done', '0', '1795665920295', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920306', '1795665920335', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('339971', '83', '3', NULL, '1', '9999999999999964', 'done', '0', '1795665920074', '1795665920074', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920077', '1795665920099', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('339974', '83', '6', '8', '0', '9999999999999964', 'done', '0', '1795665920295', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920306', '1795665920329', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('339975', '83', '7', '9', '0', '9999999999999964', 'ready', '0', '1795665920295', '1795665920077', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665920077', '1795665920077', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('339977', '83', '9', '10', '0', '9999999999999964', 'done', '1', '1795665920045', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665921968', '1795665921976', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('344065', '84', '1', '6', '0', '9999999999999966', 'done', '0', '1795665920295', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920306', '1795665920335', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('344066', '84', '2', '7', '0', '9999999999999966', 'done', '0', '1795665920295', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920306', '1795665920335', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('344067', '84', '3', NULL, '1', '9999999999999966', 'done', '0', '1795665920074', '1795665920074', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920077', '1795665920099', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('344070', '84', '6', '8', '0', '9999999999999966', 'done', '0', '1795665920295', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665920335', '1795665920353', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('344071', '84', '7', '9', '0', '9999999999999966', 'ready', '0', '1795665920295', '1795665920077', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665920077', '1795665920077', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('344073', '84', '9', '10', '0', '9999999999999966', 'done', '1', '1795665920045', '1795665920077', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665921968', '1795665921976', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('360449', '88', '1', '1', '0', '9999999999999967', 'done', '0', '1795665922641', '1795665922444', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922818', '1795665922911', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('360450', '88', '2', '2', '0', '9999999999999967', 'ready', '0', '1795658722641', '1795660522900', '1795745122911', '1', '0', '0', '0', '0', '0', '0', '1795665922818', '1795665922444', 'Error: not now (/tmp/kit-system-SwJTOG/handlers/blocked.ts:12)', NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('360451', '88', '3', NULL, '1', '9999999999999967', 'done', '0', '1795665922440', '1795665922440', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922444', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('360454', '88', '6', '3', '0', '9999999999999967', 'ready', '0', '1795665922641', '1795665922444', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922444', '1795665922444', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('360455', '88', '7', '4', '0', '9999999999999967', 'ready', '0', '1795665922641', '1795665922444', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922444', '1795665922444', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('360457', '88', '9', '5', '0', '9999999999999967', 'ready', '1', '1795665922391', '1795665922444', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922444', '1795665922444', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('368641', '90', '1', '1', '0', '9999999999999968', 'done', '0', '1795665922675', '1795665922472', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922818', '1795665922911', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('368642', '90', '2', '2', '0', '9999999999999968', 'ready', '0', '1795665922675', '1795665922909', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922818', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('368643', '90', '3', NULL, '1', '9999999999999968', 'done', '0', '1795665922471', '1795665922471', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922510', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('368646', '90', '6', '3', '0', '9999999999999968', 'ready', '0', '1795665922675', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('368647', '90', '7', '4', '0', '9999999999999968', 'ready', '0', '1795665922675', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('368649', '90', '9', '5', '0', '9999999999999968', 'ready', '1', '1795665922425', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('376833', '92', '1', '1', '0', '9999999999999969', 'done', '0', '1795665922700', '1795665922472', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922818', '1795665922911', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('376834', '92', '2', '2', '0', '9999999999999969', 'ready', '0', '1795665922700', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('376835', '92', '3', NULL, '1', '9999999999999969', 'done', '0', '1795665922471', '1795665922471', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922510', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('376838', '92', '6', '3', '0', '9999999999999969', 'ready', '0', '1795665922700', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('376839', '92', '7', '4', '0', '9999999999999969', 'ready', '0', '1795665922700', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('376841', '92', '9', '5', '0', '9999999999999969', 'ready', '1', '1795665922450', '1795665922472', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922472', '1795665922472', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('385025', '94', '1', '1', '0', '9999999999999970', 'done', '0', '1795665922713', '1795665922510', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922818', '1795665922911', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('385026', '94', '2', '2', '0', '9999999999999970', 'ready', '0', '1795665922713', '1795665922510', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922510', '1795665922510', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('385027', '94', '3', NULL, '1', '9999999999999970', 'done', '0', '1795665922510', '1795665922510', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665922510', '1795665922623', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('385030', '94', '6', '3', '0', '9999999999999970', 'ready', '0', '1795665922713', '1795665922510', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922510', '1795665922510', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('385031', '94', '7', '4', '0', '9999999999999970', 'ready', '0', '1795665922713', '1795665922510', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922510', '1795665922510', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('385033', '94', '9', '5', '0', '9999999999999970', 'ready', '1', '1795665922463', '1795665922510', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665922510', '1795665922510', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('53249', '13', '1', '1', '1', '9999999999999922', 'ready', '0', '1795658710513', '1795660510535', '1795658710557', '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910314', 'Error: not yet (/tmp/kit-system-SwJTOG/handlers/aside.ts:12)', NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('53250', '13', '2', '2', '0', '9999999999999922', 'done', '0', '1795665910513', '1795665910314', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910556', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('53251', '13', '3', NULL, '1', '9999999999999922', 'done', '0', '1795665910313', '1795665910313', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910314', '1795665910359', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('53254', '13', '6', '3', '0', '9999999999999922', 'done', '0', '1795665910513', '1795665910314', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910547', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('53255', '13', '7', '4', '0', '9999999999999922', 'ready', '0', '1795665910513', '1795665910314', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910314', '1795665910314', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('53257', '13', '9', '5', '0', '9999999999999922', 'done', '1', '1795665910263', '1795665910314', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910518', '1795665910556', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('98305', '24', '1', '1', '0', '9999999999999926', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910601', '1795665910619', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('98306', '24', '2', '2', '0', '9999999999999926', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('98307', '24', '3', '13', '0', '9999999999999926', 'done', '0', '1795665913696', '1795665913696', NULL, '1', '0', '0', '1', '0', '0', '0', '1795665913696', '1795665913767', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('98310', '24', '6', '3', '0', '9999999999999926', 'done', '0', '1795665910554', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910590', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('98311', '24', '7', '4', '0', '9999999999999926', 'ready', '0', '1795665910554', '1795665910359', NULL, '0', '0', '0', '0', '0', '0', '0', '1795665910359', '1795665910359', NULL, NULL);
+insert into kit.tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, crashes, losses, rerun, isolated, late, deferred, started_at, changed_at, error, dead_group) overriding system value values ('98313', '24', '9', '5', '0', '9999999999999926', 'done', '1', '1795665910304', '1795665910359', NULL, '1', '0', '0', '0', '0', '0', '0', '1795665910556', '1795665910601', NULL, NULL);
+insert into kit.dead_groups (id, handler, error_pattern, dead, first_at, last_at) overriding system value values ('1', '8', '8c1249ab98aef102', '1', '1795665910556', '1795665910601');
+insert into kit.attempts (task, started_at, attempt, ended_at, state, error) overriding system value values ('118792', '1795665910518', '1', '1795665910556', 'dead', 'a status that nobody knows');
+insert into kit.attempts (task, started_at, attempt, ended_at, state, error) overriding system value values ('118792', '1795665924407', '0', '1795665924407', 'retried', NULL);
+insert into kit.attempts (task, started_at, attempt, ended_at, state, error) overriding system value values ('122888', '1795665910556', '1', '1795665910601', 'dead', 'a status that nobody knows');
+insert into kit.attempts (task, started_at, attempt, ended_at, state, error) overriding system value values ('360450', '1795665922818', '1', '1795665922911', 'ready', 'Error: not now (/tmp/kit-system-SwJTOG/handlers/blocked.ts:12)');
+insert into kit.attempts (task, started_at, attempt, ended_at, state, error) overriding system value values ('53249', '1795665910518', '1', '1795665910556', 'ready', 'Error: not yet (/tmp/kit-system-SwJTOG/handlers/aside.ts:12)');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('102406', 'begun', '{"words":"hello 1"}', '1795665910529');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('106502', 'begun', '{"words":"hello 2"}', '1795665910627');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('110598', 'begun', '{"words":"hello 3"}', '1795665910585');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('180230', 'begun', '{"words":"something else"}', '1795665910611');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('241670', 'begun', '{"words":"missed"}', '1795665911926');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('245766', 'begun', '{"words":"missed"}', '1795665911926');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('327686', 'begun', '{"words":"while the kit was off 2"}', '1795665919915');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('339974', 'begun', '{"words":"live 0"}', '1795665920322');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('344070', 'begun', '{"words":"live 1"}', '1795665920344');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('360454', 'begun', '{"by":"the release"}', '1795665924327');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('53254', 'begun', '{"words":"step aside"}', '1795665910528');
+insert into kit.notes (task, name, value, noted_at) overriding system value values ('98310', 'begun', '{"words":"hello 0"}', '1795665910585');
+insert into kit.reruns (id, handler, type, since, until, from_cursor, to_cursor, from_event, to_event, at_cursor, at_event, events, seen, made, kept, purged, asked_at, ended_at, cancelled) overriding system value values ('1', '3', NULL, '9999999999999926', NULL, '9999999999999926', '9223372036854775807', '0', '60', '9999999999999954', '58', '12', '12', '12', '0', '0', '1795665913168', '1795665913696', '0');
+insert into kit.reruns (id, handler, type, since, until, from_cursor, to_cursor, from_event, to_event, at_cursor, at_event, events, seen, made, kept, purged, asked_at, ended_at, cancelled) overriding system value values ('2', '6', 'MessageReceived', '1', '9999999999999926', '1', '9999999999999926', '0', '94', '0', '-1', '3', '0', '0', '0', '0', '1795665924448', NULL, '0');
+insert into kit.claims (task, boot, attempt, late, started_at) overriding system value values ('360454', '4', '1', '0', '1795665924312');
+insert into kit.instances (instance, name, version, since, until_at, handlers, lost_at, replaces) overriding system value values ('3', 'machine:29304', '1.0.0', '1795665924000', '1795665927008', '{every,ledger,strict,aside,blocked,picky,paused,gaps,late}', NULL, '0');
+insert into kit.lead (instance) overriding system value values ('3');
+insert into kit.boots (boot, instance) overriding system value values ('3', '3');
+insert into kit.boots (boot, instance) overriding system value values ('4', '3');
+insert into kit.alarms (name, since, detail, told_at, level, news, cleared) overriding system value values ('conflict', '1795665911939', 'arrivals contradicted stored events (2 recently): npx kit explain c:9999999999999926 shows the last, npx kit events --contradicted all', '1795665912047', '1', '0', '0');
+insert into kit.alarms (name, since, detail, told_at, level, news, cleared) overriding system value values ('dead_letters', '1795665911939', '2 tasks are dead letters; newest cause: picky. See why (npx kit tasks --state dead --groups, or the page, Dead letters), fix the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there', '1795665912047', '1', '1', '0');
+insert into kit.alarms (name, since, detail, told_at, level, news, cleared) overriding system value values ('handler_failing', '1795665924457', 'told by the release', '1795665924457', '0', '1', '0');
+insert into kit.alarms (name, since, detail, told_at, level, news, cleared) overriding system value values ('store_unwritable', '1795665924457', 'told by the release', '1795665924457', '0', '1', '1');
+insert into kit.counters (name, value) overriding system value values ('accepted', '33');
+insert into kit.counters (name, value) overriding system value values ('ack.10', '2');
+insert into kit.counters (name, value) overriding system value values ('ack.100', '10');
+insert into kit.counters (name, value) overriding system value values ('ack.20', '4');
+insert into kit.counters (name, value) overriding system value values ('ack.50', '9');
+insert into kit.counters (name, value) overriding system value values ('ack.sum_us', '1030053');
+insert into kit.counters (name, value) overriding system value values ('attempts.dead.picky', '2');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.aside', '14');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.blocked', '11');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.every', '40');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.gaps', '1');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.ledger', '11');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.picky', '1');
+insert into kit.counters (name, value) overriding system value values ('attempts.done.strict', '11');
+insert into kit.counters (name, value) overriding system value values ('attempts.retry.aside', '1');
+insert into kit.counters (name, value) overriding system value values ('attempts.retry.blocked', '1');
+insert into kit.counters (name, value) overriding system value values ('attempts.skipped.picky', '1');
+insert into kit.counters (name, value) overriding system value values ('conflicts', '3');
+insert into kit.counters (name, value) overriding system value values ('duplicates', '7');
+insert into kit.counters (name, value) overriding system value values ('events', '29');
+insert into kit.counters (name, value) overriding system value values ('pruned.done', '4');
+insert into kit.counters (name, value) overriding system value values ('quarantined', '2');
+insert into kit.counters (name, value) overriding system value values ('recovered', '9');
+insert into kit.counters (name, value) overriding system value values ('replay_calls', '9');
+insert into kit.counters (name, value) overriding system value values ('reread', '35');
+insert into kit.counters (name, value) overriding system value values ('tasks.dead', '1');
+insert into kit.counters (name, value) overriding system value values ('tasks.done', '73');
+insert into kit.counters (name, value) overriding system value values ('tasks.ready', '28');
+insert into kit.counters (name, value) overriding system value values ('tasks.running', '1');
+insert into kit.counters (name, value) overriding system value values ('tasks.skipped', '1');
+insert into kit.counters (name, value) overriding system value values ('took.1.aside', '13');
+insert into kit.counters (name, value) overriding system value values ('took.1.blocked', '9');
+insert into kit.counters (name, value) overriding system value values ('took.1.every', '24');
+insert into kit.counters (name, value) overriding system value values ('took.1.picky', '2');
+insert into kit.counters (name, value) overriding system value values ('took.1.strict', '9');
+insert into kit.counters (name, value) overriding system value values ('took.10.every', '2');
+insert into kit.counters (name, value) overriding system value values ('took.10.ledger', '3');
+insert into kit.counters (name, value) overriding system value values ('took.2.blocked', '1');
+insert into kit.counters (name, value) overriding system value values ('took.2.every', '1');
+insert into kit.counters (name, value) overriding system value values ('took.2.gaps', '1');
+insert into kit.counters (name, value) overriding system value values ('took.2.ledger', '1');
+insert into kit.counters (name, value) overriding system value values ('took.2.picky', '2');
+insert into kit.counters (name, value) overriding system value values ('took.20.every', '4');
+insert into kit.counters (name, value) overriding system value values ('took.20.ledger', '2');
+insert into kit.counters (name, value) overriding system value values ('took.5.aside', '2');
+insert into kit.counters (name, value) overriding system value values ('took.5.blocked', '2');
+insert into kit.counters (name, value) overriding system value values ('took.5.every', '8');
+insert into kit.counters (name, value) overriding system value values ('took.5.ledger', '2');
+insert into kit.counters (name, value) overriding system value values ('took.5.strict', '2');
+insert into kit.counters (name, value) overriding system value values ('took.50.every', '1');
+insert into kit.counters (name, value) overriding system value values ('took.50.ledger', '3');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.aside', '11331');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.blocked', '12468');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.every', '128684');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.gaps', '1410');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.ledger', '146321');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.picky', '4086');
+insert into kit.counters (name, value) overriding system value values ('took.sum_us.strict', '11059');
+insert into kit.counters (name, value) overriding system value values ('undecided', '1');
+insert into kit.counters (name, value) overriding system value values ('waiting.aside', '1');
+insert into kit.counters (name, value) overriding system value values ('waiting.blocked', '4');
+insert into kit.counters (name, value) overriding system value values ('waiting.every', '0');
+insert into kit.counters (name, value) overriding system value values ('waiting.gaps', '0');
+insert into kit.counters (name, value) overriding system value values ('waiting.ledger', '4');
+insert into kit.counters (name, value) overriding system value values ('waiting.paused', '15');
+insert into kit.counters (name, value) overriding system value values ('waiting.picky', '1');
+insert into kit.counters (name, value) overriding system value values ('waiting.strict', '4');
+insert into kit.samples (at, figures) overriding system value values ('1795665900000', '{"accepted":0,"duplicates":0,"refused":0,"quarantined":0,"handled":0,"acks":[0,0,0,0,0,0,0,0,0,0,0,0,0,0],"succeeded":0,"failed":0,"handlers":{},"waiting":0,"oldestSeconds":null,"boot":1,"alarms":[]}');
+insert into kit.samples (at, figures) overriding system value values ('1795665910000', '{"accepted":23,"duplicates":6,"refused":0,"quarantined":2,"handled":59,"acks":[0,0,0,2,3,6,10,0,0,0,0,0,0,0],"succeeded":72,"failed":3,"handlers":{"blocked":{"succeeded":9,"failed":0,"took":[6,1,2,0,0,0,0,0,0,0,0,0,0,0]},"gaps":{"succeeded":1,"failed":0,"took":[0,1,0,0,0,0,0,0,0,0,0,0,0,0]},"picky":{"succeeded":2,"failed":2,"took":[2,2,0,0,0,0,0,0,0,0,0,0,0,0]},"every":{"succeeded":34,"failed":0,"took":[18,1,8,2,4,1,0,0,0,0,0,0,0,0]},"aside":{"succeeded":8,"failed":1,"took":[7,0,2,0,0,0,0,0,0,0,0,0,0,0]},"strict":{"succeeded":9,"failed":0,"took":[7,0,2,0,0,0,0,0,0,0,0,0,0,0]},"ledger":{"succeeded":9,"failed":0,"took":[0,1,2,1,2,3,0,0,0,0,0,0,0,0]}},"waiting":10,"oldestSeconds":10,"boot":2,"alarms":["conflict","dead_letters"]}');
+insert into kit.samples (at, figures) overriding system value values ('1795665920000', '{"accepted":33,"duplicates":7,"refused":0,"quarantined":2,"handled":77,"acks":[0,0,0,2,4,9,10,0,0,0,0,0,0,0],"succeeded":90,"failed":4,"handlers":{"ledger":{"succeeded":11,"failed":0,"took":[0,1,2,3,2,3,0,0,0,0,0,0,0,0]},"gaps":{"succeeded":1,"failed":0,"took":[0,1,0,0,0,0,0,0,0,0,0,0,0,0]},"picky":{"succeeded":2,"failed":2,"took":[2,2,0,0,0,0,0,0,0,0,0,0,0,0]},"every":{"succeeded":40,"failed":0,"took":[24,1,8,2,4,1,0,0,0,0,0,0,0,0]},"aside":{"succeeded":14,"failed":1,"took":[13,0,2,0,0,0,0,0,0,0,0,0,0,0]},"strict":{"succeeded":11,"failed":0,"took":[9,0,2,0,0,0,0,0,0,0,0,0,0,0]},"blocked":{"succeeded":11,"failed":1,"took":[9,1,2,0,0,0,0,0,0,0,0,0,0,0]}},"waiting":35,"oldestSeconds":14,"boot":4,"alarms":["conflict","dead_letters","handler_failing"]}');
+insert into kit.state (name, value) overriding system value values ('boot', '4');
+insert into kit.state (name, value) overriding system value values ('born', '1795665904160');
+insert into kit.state (name, value) overriding system value values ('calls', '[1795665909374,1795665909887,1795665910454,1795665911536,1795665912048,1795665912934,1795665914062,1795665919458,1795665919612,1795665921932,1795665922641]');
+insert into kit.state (name, value) overriding system value values ('compared', '60');
+insert into kit.state (name, value) overriding system value values ('failure_run@2', '0');
+insert into kit.state (name, value) overriding system value values ('failures@2', '{"causes":{},"badSignatures":0,"badSince":null,"lastBadAt":null,"lastGoodAt":"2026-11-26T04:05:22.493Z","at":[]}');
+insert into kit.state (name, value) overriding system value values ('fanned_out', '94');
+insert into kit.state (name, value) overriding system value values ('handler_faults', '[]');
+insert into kit.state (name, value) overriding system value values ('held', '2');
+insert into kit.state (name, value) overriding system value values ('history', '9999999999999917');
+insert into kit.state (name, value) overriding system value values ('history_reading', 'open');
+insert into kit.state (name, value) overriding system value values ('moved', '84');
+insert into kit.state (name, value) overriding system value values ('older', '9999999999999911');
+insert into kit.state (name, value) overriding system value values ('paused', '{"paused":{"at":1795665909964,"reason":"until the release"}}');
+insert into kit.state (name, value) overriding system value values ('proved_from', '9999999999999963');
+insert into kit.state (name, value) overriding system value values ('pruned_before', '1795665909456');
+insert into kit.state (name, value) overriding system value values ('pruned_to', '9999999999999911');
+insert into kit.state (name, value) overriding system value values ('receipts', '{"at":1795665919172,"ranMs":10313,"marks":[{"ranMs":0,"event":0}]}');
+insert into kit.state (name, value) overriding system value values ('refusals@2', '{}');
+insert into kit.state (name, value) overriding system value values ('replay', '{"state":"backing-off","since":"2026-11-26T04:05:22.723Z","lastAt":"2026-11-26T04:05:22.251Z","reason":"ReplayEvents: no answer from API_BASE_URL (ECONNREFUSED)","progress":null}');
+insert into kit.state (name, value) overriding system value values ('replay_runs', '[{"from":"2026-11-26T04:05:22.723Z","to":"2026-11-26T04:05:22.723Z","runs":1,"pages":0,"recovered":0,"state":"backing-off","reason":"ReplayEvents: no answer from API_BASE_URL (ECONNREFUSED)"},{"from":"2026-11-26T04:05:21.963Z","to":"2026-11-26T04:05:22.251Z","runs":1,"pages":1,"recovered":0,"state":"idle","reason":null},{"from":"2026-11-26T04:05:19.653Z","to":"2026-11-26T04:05:19.730Z","runs":1,"pages":2,"recovered":1,"state":"idle","reason":null},{"from":"2026-11-26T04:05:13.019Z","to":"2026-11-26T04:05:13.022Z","runs":1,"pages":1,"recovered":0,"state":"idle","reason":null},{"from":"2026-11-26T04:05:11.913Z","to":"2026-11-26T04:05:12.080Z","runs":1,"pages":2,"recovered":2,"state":"idle","reason":null},{"from":"2026-11-26T04:05:10.513Z","to":"2026-11-26T04:05:10.543Z","runs":1,"pages":1,"recovered":0,"state":"idle","reason":null},{"from":"2026-11-26T04:05:09.495Z","to":"2026-11-26T04:05:10.117Z","runs":1,"pages":2,"recovered":6,"state":"idle","reason":null}]');
+insert into kit.state (name, value) overriding system value values ('run_seen', '1795665921325');
+insert into kit.state (name, value) overriding system value values ('runner', '6f4c4fa4-1744-4022-a428-26ea49cef99e');
+insert into kit.state (name, value) overriding system value values ('searched', '60');
+insert into kit.state (name, value) overriding system value values ('sessions', '{"writer ve9Z1iFZ3A3a8QlrKAPGB9TzOZwEoWb3HBiqoBNSB84":1795709119996}');
+insert into kit.state (name, value) overriding system value values ('signers@2', '[{"fingerprint":"743915108ecf1c0a","number":1,"hits":25,"firstAt":1795665910000,"lastAt":1795665922000,"aloneAt":1795665922000,"goneAt":null,"mayGo":false}]');
+insert into kit.state (name, value) overriding system value values ('snapshots', '[{"at":1795665909316.2725,"counters":{}}]');
+insert into kit.state (name, value) overriding system value values ('stream', '{"state":"lost","since":"2026-11-26T04:05:23.054Z","reason":"the connection broke"}');
+insert into kit.state (name, value) overriding system value values ('watermark', '9999999999999966');
+insert into kit.state (name, value) overriding system value values ('younger', '9999999999999917');
+insert into kit.version (version, oldest) overriding system value values ('1', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999922', 'step aside', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999926', 'hello 0', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999930', 'hello 1', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999935', 'hello 2', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999940', 'hello 3', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999953', 'missed', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999954', 'missed', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999963', 'while the kit was off 2', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999964', 'live 0', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('c:9999999999999966', 'live 1', '1');
+insert into public.ledger (key, words, runs) overriding system value values ('i:evt_conflict', 'something else', '1');
+select setval('kit.conflicts_id_seq', 3);
+select setval('kit.dead_groups_id_seq', 2);
+select setval('kit.dirty_lanes_n_seq', 1);
+select setval('kit.event_seq', 100);
+select setval('kit.gaps_id_seq', 2);
+select setval('kit.handlers_id_seq', 9);
+select setval('kit.instances_instance_seq', 3);
+select setval('kit.lanes_id_seq', 32);
+select setval('kit.quarantine_id_seq', 2);
+select setval('kit.reruns_id_seq', 2);
+reset search_path;
