@@ -60,7 +60,7 @@ describe.each(DOCUMENTS)('%s', (file) => {
     }
     const code = [...text.matchAll(/```[^]*?```|`[^`]+`/g)].join('\n');
     for (const [, name = ''] of code.matchAll(/npm (?:run )?(?:-s )?([a-z][a-z:]*)\b/g))
-      expect([...Object.keys(scripts), 'ci', 'run']).toContain(name);
+      expect([...Object.keys(scripts), 'ci', 'install', 'run']).toContain(name);
   });
 
   test('names only variables that exist', () => {
