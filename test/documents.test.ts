@@ -5,15 +5,23 @@ import { describe, expect, test } from 'vitest';
 import { VARIABLES } from '../src/config.ts';
 import { commands } from './documents.ts';
 
-const DOCUMENTS = globSync(['**/*.md', '.github/*.md'], { exclude: ['**/node_modules/**'] }).map((path) => path.replaceAll('\\', '/'));
+const DOCUMENTS = globSync(['**/*.md', '.github/*.md'], { exclude: ['**/node_modules/**'] }).map((path) =>
+  path.replaceAll('\\', '/'),
+);
 /** Maximum number of words in the README, and in all documents together. Raise `all` for documents of your own. */
 const LONGEST = { readme: 1_500, all: 16_600 };
 const MOST_WORDS = 25;
+/** Files of small repositories (`npm run init`). Their links begin at the root of such a repository. */
+const OWN_FILES = 'src/tools/init/files/';
 
 const known = await commands();
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
 /** Variables of the tests, and of other programs: Compose, Node, systemd. */
 const OTHERS = ['TEST_POSTGRES_URL', 'TEST_POSTGRES_URLS', 'SITE_ADDRESS', 'NODE_EXTRA_CA_CERTS', 'MAINPID'];
+
+function folderOf(file: string): string {
+  return dirname(file.startsWith(OWN_FILES) ? file.slice(OWN_FILES.length) : file);
+}
 
 /** The anchors of headings, as GitHub derives them. */
 function anchorsOf(file: string): string[] {
@@ -44,7 +52,7 @@ describe.each(DOCUMENTS)('%s', (file) => {
   test('links only to files and headings that exist', () => {
     const links = [...text.matchAll(/\]\(([^)#]*)(?:#([^)]*))?\)/g)].filter(([, path = '']) => !path.includes('://'));
     const broken = links.filter(([, path = '', anchor]) => {
-      const to = path === '' ? file : join(dirname(file), path);
+      const to = path === '' ? file : join(folderOf(file), path);
       return !existsSync(to) || (anchor !== undefined && !anchorsOf(to).includes(anchor));
     });
     expect(broken.map(([link]) => link)).toEqual([]);
@@ -85,7 +93,7 @@ function wordsOf(file: string): number {
 function linksOf(file: string): string[] {
   const text = readFileSync(file, 'utf8').replaceAll(/```[^]*?```/g, '');
   const paths = [...text.matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(([, path = '']) => path);
-  return paths.filter((path) => !path.includes('://')).map((path) => join(dirname(file), path));
+  return paths.filter((path) => !path.includes('://')).map((path) => join(folderOf(file), path));
 }
 
 test('the documents are short', () => {

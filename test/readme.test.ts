@@ -12,6 +12,11 @@ test('the two commands that the README shows first are in .ci/run', () => {
   for (const command of commands) expect(ci).toContain(`\n${command}`);
 });
 
+test('the README clones the release of this version', () => {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  expect(readme).toContain(`git clone --branch v${version} `);
+});
+
 test('the variables that the README names are in .env.example', () => {
   const named = [...readme.matchAll(/`([A-Z][A-Z_]*_[A-Z_]+)\b/g)].map(([, name = '']) => name);
   expect(named.length).toBeGreaterThan(3);

@@ -7,6 +7,8 @@ import { parse, UsageError, type Command } from '../lib/command.ts';
 import { fail, print } from '../lib/print.ts';
 import { printList } from '../lib/table.ts';
 
+/** A small repository (`npm run init`) may lack it. */
+const DEV = fileURLToPath(new URL('../../tools/dev/main.ts', import.meta.url));
 const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url));
 
 export default {
@@ -64,7 +66,8 @@ function write(template: string, name: string): number | void {
   create(test, source(`${template}.test.ts`).replaceAll(`'./${template}.ts'`, `'${path}'`));
   print(`${relative('', handler)}\n${relative('', test)}\n`);
   print(`Next: read its header, change it, and run npm test -- ${relative('', test)}`);
-  print('npm run dev runs it against the simulated service; npx kit reload loads it in a running receiver');
+  if (existsSync(DEV)) print('npm run dev runs it against the simulated service');
+  print('npx kit reload loads it in a running receiver');
 }
 
 function create(path: string, source: string): void {
