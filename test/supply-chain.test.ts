@@ -42,12 +42,15 @@ test.each(LOCKS)('npm runs no install script of %s, and only a known package bri
   expect(scripted.map(([name]) => name).filter((name) => !SCRIPTED.test(name))).toEqual([]);
 });
 
-test.each(LOCKS)('each package of %s comes from the registry that npm is set to, with a hash of its content', (lock) => {
-  const packages = packagesOf(lock);
-  expect(packages.length).toBeGreaterThan(20);
-  const loose = packages.filter(([, { integrity, resolved }]) => !integrity?.startsWith('sha512-') || resolved);
-  expect(loose).toEqual([]);
-});
+test.each(LOCKS)(
+  'each package of %s comes from the registry that npm is set to, with a hash of its content',
+  (lock) => {
+    const packages = packagesOf(lock);
+    expect(packages.length).toBeGreaterThan(20);
+    const loose = packages.filter(([, { integrity, resolved }]) => !integrity?.startsWith('sha512-') || resolved);
+    expect(loose).toEqual([]);
+  },
+);
 
 test('each package of production may be used in products that are sold', () => {
   const others = packagesOf('package-lock.json').filter(
