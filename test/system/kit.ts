@@ -74,7 +74,8 @@ export async function createKit(
     output: () => output,
     async start() {
       output = '';
-      const [command, ...args] = [...under, process.execPath, '--max-semi-space-size=16', resolve(root, 'src/main.ts')];
+      const [launch, main] = [resolve(root, 'src/base/node/launch.js'), resolve(root, 'src/main.ts')];
+      const [command, ...args] = [...under, process.execPath, '--max-semi-space-size=16', launch, main];
       child = spawn(command, args, {
         cwd: folder,
         stdio: ['ignore', 'pipe', 'pipe'],
