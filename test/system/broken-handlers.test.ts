@@ -160,7 +160,7 @@ test.concurrent.for(chosen)(
 
     it.kit.addHandler('bad', source);
     it.kit.signal('SIGHUP');
-    await until(() => it.lines('the old handlers keep running') === 1, 60_000);
+    await until(() => it.lines('the old handlers keep running') === 1);
     expect(it.kit.output()).toContain(`${it.file('bad')}${line}`);
     expect(it.kit.output()).toMatch(words);
     expect(it.kit.output()).not.toContain('run has restarted');
@@ -170,7 +170,7 @@ test.concurrent.for(chosen)(
     await until(() => it.alarms().some(({ name, detail }) => name === 'handler_failing' && detail.includes('bad.ts')));
 
     await it.crash();
-    await until(() => it.lines('wait until they can be loaded') === 1, 60_000);
+    await until(() => it.lines('wait until they can be loaded') === 1);
     for (let n = 3; n < 9; n++) await deliver(it.kit, makeEvent(n, 1));
     await until(() => it.keys('good').length === 8);
     expect(it.keys('bad')).toHaveLength(2);
@@ -180,7 +180,7 @@ test.concurrent.for(chosen)(
 
     it.kit.addHandler('bad', handler('bad'));
     it.kit.signal('SIGHUP');
-    await until(() => it.lines('run has restarted') === 1, 60_000);
+    await until(() => it.lines('run has restarted') === 1);
     await until(() => it.keys('bad').length === 8);
     expect(it.keys('bad').slice(2)).toEqual([1_003, 1_004, 1_005, 1_006, 1_007, 1_008].map((n) => `c:${n}`));
     expect(it.lines('wait until they can be loaded')).toBe(1);
@@ -245,7 +245,7 @@ test.concurrent('E60: a file whose top level ends the process long after loading
   const later = handler('bad', 'setTimeout(() => {\n  if (process.argv.length > 0) process.exit(4); }, 1_500);');
   const it = await stage({ good: handler('good'), bad: later }, onTestFinished);
   await it.kit.start();
-  await until(() => it.lines('wait until they can be loaded') === 1, 60_000);
+  await until(() => it.lines('wait until they can be loaded') === 1);
   expect(it.kit.output()).toMatch(/bad\.ts:3: ended its process \(exit code 4/);
   await deliver(it.kit, makeEvent(1));
   await until(() => it.keys('good').length === 1);
@@ -288,7 +288,7 @@ test.concurrent.for(MISDEEDS)(
     await it.kit.start();
     await deliver(it.kit, { ...makeEvent(1), body: 'poison' });
     const task = `select t.state, t.attempts, t.error from tasks t join handlers h on h.id = t.handler where h.name = 'bad'`;
-    await until(() => it.kit.query<{ state: string }>(task)[0]?.state === 'dead', 90_000);
+    await until(() => it.kit.query<{ state: string }>(task)[0]?.state === 'dead');
     const [{ attempts, error } = { attempts: 0, error: '' }] = it.kit.query<{ attempts: number; error: string }>(task);
     expect(attempts).toBeLessThanOrEqual(4);
     expect(error).toMatch(/^its process died 3 times: /);

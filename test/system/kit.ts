@@ -94,8 +94,7 @@ export async function createKit(
       const ended = kit.exited().then((code) => {
         throw new Error(`the kit ended with ${code ?? child?.signalCode}:\n${output}`);
       });
-      // The limit is long, because a start may wait for several handlers that block their process.
-      await Promise.race([until(() => output.includes('ready for deliveries'), 120_000), ended]);
+      await Promise.race([until(() => output.includes('ready for deliveries')), ended]);
       ended.catch(() => {});
     },
     async reload() {
@@ -136,7 +135,7 @@ export async function createKit(
     pid: (role) => kit.query<{ pid: number }>('select pid from processes where role = ?', role)[0]?.pid,
     async alive(role, before) {
       let pid = before;
-      await until(() => (pid = kit.pid(role)) !== undefined && pid !== before, 60_000);
+      await until(() => (pid = kit.pid(role)) !== undefined && pid !== before);
       return pid as number;
     },
     addHandler: (name, source) => writeFileSync(join(folder, 'handlers', `${name}.ts`), source),
@@ -251,11 +250,14 @@ export function load(
   };
 }
 
-/** Polls. After the limit it throws an error that quotes the code of the condition. */
-export async function until(holds: () => boolean, limitMs = 30_000): Promise<void> {
-  const end = Date.now() + limitMs;
-  while (!holds()) {
-    if (Date.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
+/**
+ * Polls. After the limit it throws an error that quotes the code of the condition. The limit is long, because a start
+ * may wait for handlers that block their process, on a machine that others use.
+ */
+export async function until(holds: () => boolean | Promise<boolean>, limitMs = 120_000): Promise<void> {
+  const end = performance.now() + limitMs;
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
     await sleep(20);
   }
 }
