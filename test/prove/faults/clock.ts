@@ -93,10 +93,7 @@ const atTime = (what: string, time: number, zone: string): Fault => ({
     }),
 });
 
-/**
- * All combinations (cells) of clock steps and service clocks. They run in this process, about a second each. A part of
- * them is test/flow/clocks.test.ts, so the short form has none.
- */
+/** All combinations (cells) of clock steps and service clocks. They run in this process, about a second each. */
 const matrix: Fault = {
   numbers: [16],
   what: `the clock matrix beside ${SERVICES.length} clocks of the service: steps of an hour, a day and sixty, both ways`,
