@@ -1,6 +1,6 @@
 // Handler files that cannot be used. At the first start, the kit names every such file and starts nothing. At a reload,
 // the old handlers stay. When `run` restarts, the handler of such a file waits for a fix and misses no event.
-import { renameSync, rmSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { createKit, deliver, makeEvent, until, type Kit } from './kit.ts';
@@ -242,9 +242,11 @@ test.concurrent('E60: a broken file that is renamed keeps its handler if the han
 test.concurrent('E60: a file whose top level ends the process long after loading stops no other handler', async ({
   onTestFinished,
 }) => {
-  const later = handler('bad', 'setTimeout(() => {\n  if (process.argv.length > 0) process.exit(4); }, 1_500);');
-  const it = await stage({ good: handler('good'), bad: later }, onTestFinished);
+  const look =
+    "import { existsSync } from 'node:fs'; setInterval(() => {\n  if (existsSync('end')) process.exit(4); }, 20);";
+  const it = await stage({ good: handler('good'), bad: handler('bad', look) }, onTestFinished);
   await it.kit.start();
+  writeFileSync(join(it.kit.folder, 'end'), '');
   await until(() => it.lines('wait until they can be loaded') === 1);
   expect(it.kit.output()).toMatch(/bad\.ts:3: ended its process \(exit code 4/);
   await deliver(it.kit, makeEvent(1));
