@@ -99,7 +99,10 @@ export async function createKit(
     },
     async reload() {
       const before = await kit.alive('keep');
+      const from = output.length;
       kit.signal('SIGHUP');
+      // The first new `keep` may be that of a reload before, which had a fault.
+      await until(() => /secrets and handlers reloaded[^]*the page is at/.test(output.slice(from)));
       await kit.alive('keep', before);
     },
     exited: () =>
