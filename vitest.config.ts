@@ -3,6 +3,7 @@
 import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { folder } from './test/memory-folder.ts';
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -26,6 +27,26 @@ const PACKAGES = '**/node_modules/**';
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
 const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/reconcile/stream.test.ts'];
+/** These take longest, most first. They start first, because one that starts last would run alone at the end. */
+const LONG = [
+  'system/broken-handlers',
+  'system/delete',
+  'system/prove-faults',
+  'system/giant',
+  'system/handlers',
+  'system/mistakes',
+  'system/page-fits',
+  'system/store-alarms',
+  'system/prove-crash',
+  'postgres/members',
+  'postgres/faults',
+  'postgres/catalogue',
+  'postgres/store-concurrency',
+  'reconcile/faults',
+  'postgres/store',
+  'flow/faulty-replay',
+  'postgres/store-promises',
+];
 /** These run on both stores, see test/stores.ts. */
 const BOTH = [
   'test/admin/types.test.ts',
@@ -42,10 +63,23 @@ function storeOf(server = '', also = {}): { env: Record<string, string>; globalS
   return { env: { KIT_TEST_STORE: url.href, ...also }, globalSetup: 'test/handler-store.ts' };
 }
 
+function rank({ moduleId }: TestSpecification): number {
+  const place = LONG.findIndex((name) => moduleId.includes(`/test/${name}.`));
+  return place === -1 ? LONG.length : place;
+}
+
+/** Vitest remembers how long a file took, but `npm ci` makes it forget. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b));
+  }
+}
+
 export default defineConfig({
   test: {
     // Every core: most tests wait for disks and sockets.
     maxWorkers: '100%',
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         resolve,
@@ -87,17 +121,21 @@ export default defineConfig({
           include: [POSTGRES_SYSTEM],
           testTimeout: 180_000,
           hookTimeout: 60_000,
-          // One after another, because an instance without a processor for 3 s is lost.
-          fileParallelism: false,
+          // Two at a time, because they mostly wait, and an instance without a processor for 3 s is lost.
+          maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },
       {
         test: {
           name: 'system',
+          // More files than cores, because they mostly wait for processes.
+          maxWorkers: '150%',
+          sequence: { groupOrder: 1 },
           include: [...SYSTEM, ...SAMPLED],
           exclude: [POSTGRES, PACKAGES],
-          env: { ALL_CASES: 'yes' },
+          globalSetup: 'test/memory-folder.ts',
+          env: { ALL_CASES: 'yes', TMPDIR: folder },
           testTimeout: 180_000,
           hookTimeout: 60_000,
         },

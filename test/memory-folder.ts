@@ -1,5 +1,5 @@
-// Unit tests keep their files in memory, because waiting for a disk would take longer than the tests. The folder is
-// removed after the run.
+// Tests keep their files in memory, because waiting for a disk would take longer than the tests. The folder is removed
+// after the run.
 import { mkdirSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,8 +8,11 @@ const MEMORY = '/dev/shm';
 /** Free bytes that are needed in /dev/shm. Containers often have less there, and then the disk is used. */
 const NEEDED_BYTES = 1024 ** 3;
 
-/** os.tmpdir() returns this folder in unit tests. */
-export const folder = join(freeBytes() < NEEDED_BYTES ? tmpdir() : MEMORY, `kit-unit-${process.pid}`);
+/** A folder in memory if there is room. A run inside of a test stays in the folder of that test. */
+export const root = tmpdir().startsWith(MEMORY) || freeBytes() < NEEDED_BYTES ? tmpdir() : MEMORY;
+
+/** os.tmpdir() returns this folder in tests. */
+export const folder = join(root, `kit-test-${process.pid}`);
 
 /** The free bytes of /dev/shm. 0 if the system has no such folder. */
 function freeBytes(): number {

@@ -1,7 +1,7 @@
 // The server and the network fail: every acknowledged event is stored once and handled once.
 import { afterEach, expect, test } from 'vitest';
-import { deliver, makeEvent, type Kit } from '../system/kit.ts';
-import { createCluster, send, until, type Cluster } from './members.ts';
+import { deliver, makeEvent, until, type Kit } from '../system/kit.ts';
+import { createCluster, send, type Cluster } from './members.ts';
 import { createProxy, type Proxy } from './proxy.ts';
 import { hasServer, startServer, urlOf, type Server } from './server.ts';
 
@@ -26,7 +26,7 @@ async function doneIn(of: Cluster): Promise<number> {
 }
 
 async function expectStoredAndHandledOnce(of: Cluster, acknowledged: Set<number>): Promise<void> {
-  await until(async () => (await doneIn(of)) === acknowledged.size, 60_000);
+  await until(async () => (await doneIn(of)) === acknowledged.size);
   const events = await of.rows<{ cursor: string }>('select cursor from kit.events order by cursor');
   expect(events.map(({ cursor }) => Number(cursor))).toEqual([...acknowledged].toSorted((a, b) => a - b));
   const ended = of.ran().filter(({ what }) => what === 'end');
@@ -115,7 +115,7 @@ test('if the network of the leader falls silent, another instance leads, and not
   await until(() => far.output().includes('another instance leads now'), 20_000);
   await until(async () => (await readyOf(far)) === 200, 20_000);
   await load.stop();
-  await until(async () => (await doneIn(of)) === load.acknowledged.size, 60_000);
+  await until(async () => (await doneIn(of)) === load.acknowledged.size);
   const events = await of.rows<{ cursor: string }>('select cursor from kit.events order by cursor');
   expect(events.map(({ cursor }) => Number(cursor))).toEqual([...load.acknowledged].toSorted((a, b) => a - b));
 });

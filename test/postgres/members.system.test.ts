@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { promisify } from 'node:util';
-import { deliver, makeEvent, SECRET, type Kit, type TestEvent } from '../system/kit.ts';
+import { deliver, makeEvent, SECRET, until, type Kit, type TestEvent } from '../system/kit.ts';
 import {
   childOf,
   COMPLETING,
@@ -14,7 +14,6 @@ import {
   familyOf,
   send,
   signalAll,
-  until,
   type Cluster,
   type Ran,
 } from './members.ts';

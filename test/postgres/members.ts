@@ -148,15 +148,6 @@ export function send(kits: Kit[], perSecond: number, lanes = 10, first = 0) {
   };
 }
 
-/** Polls until the condition holds. */
-export async function until(holds: () => boolean | Promise<boolean>, limitMs = 30_000): Promise<void> {
-  const end = performance.now() + limitMs;
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
-    await sleep(20);
-  }
-}
-
 /** The process of a kit that runs this file of src. */
 export function childOf(kit: Kit, file: string): number | undefined {
   return familyOf(kit).find((pid) => {

@@ -3,8 +3,7 @@ import { readFileSync, symlinkSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Client } from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
-import { createKit, deliver, killQuietly, makeEvent, type Kit } from '../system/kit.ts';
-import { until } from './members.ts';
+import { createKit, deliver, killQuietly, makeEvent, until, type Kit } from '../system/kit.ts';
 import { createProxy } from './proxy.ts';
 
 const SERVER = process.env['TEST_POSTGRES_URL'] ?? '';

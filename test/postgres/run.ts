@@ -4,17 +4,17 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { EXIT } from '../../src/base/errors.ts';
+import { root } from '../memory-folder.ts';
 import { installServer } from './install.ts';
 import { endServersIn, startServer } from './server.ts';
 
 const given = process.env['TEST_POSTGRES_URL'];
 // The folder of all temporary files, also of tests that are killed.
-const folder = mkdtempSync(join(tmpdir(), 'kit-test-postgres-'));
+const folder = mkdtempSync(join(root, 'kit-test-postgres-'));
 chmodSync(folder, 0o755);
 process.env['TMPDIR'] = folder;
 

@@ -89,6 +89,16 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
   const requests: Request[] = [];
   const shown = new Map<string, Item>();
   const named = new Set<string>();
+  /** Answers whose items are in `shown`. A huge answer takes seconds to parse, and may be given many times. */
+  const noted = new WeakSet<Answer>();
+
+  function note(answer: Answer): void {
+    if (noted.has(answer)) return;
+    noted.add(answer);
+    for (const one of itemsOf(answer)) shown.set(one.cursor, one);
+    const { next_cursor: next } = (answer.body ?? {}) as { next_cursor?: unknown };
+    if (/^\d+$/.test(String(next))) named.add(String(next));
+  }
 
   function truth({ operation, headers, body, after, limit = 1_000 }: Request): Answer {
     if (headers.authorization !== `Bearer ${API_KEY}`) return failure(401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED');
@@ -127,9 +137,7 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       const answer = reply(request);
       if (answer === 'destroy') req.socket.destroy();
       else {
-        for (const one of itemsOf(answer)) shown.set(one.cursor, one);
-        const { next_cursor: next } = (answer.body ?? {}) as { next_cursor?: unknown };
-        if (/^\d+$/.test(String(next))) named.add(String(next));
+        note(answer);
         send(res, answer);
       }
     });

@@ -16,12 +16,11 @@ export interface Deed {
   deed: string;
   /** The final state of the poisoned event's task. Default: dead. */
   state?: 'done' | 'done or dead';
-  short?: true;
 }
 
 /** Each name has the fault's number (F21 to F30) and its description. */
 export const DEEDS: Record<string, Deed> = {
-  'F21: throws a frozen error': { deed: `throw Object.freeze(new Error('cold'))`, short: true },
+  'F21: throws a frozen error': { deed: `throw Object.freeze(new Error('cold'))` },
   'F21: throws what is no error and cannot be read': {
     deed: `throw { get message() { throw new Error('trap'); } }`,
   },

@@ -23,12 +23,12 @@ test.each(CASES)(
     expect(await deliver(kit, { ...makeEvent(1_000_000), body: 'poison' })).toBe(204);
     const poisoned = `select t.state, t.attempts from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler
     where e.id = 'evt_1000000' and h.name = 'culprit'`;
-    await until(() => kit.query<{ state: string }>(poisoned)[0]?.state === 'dead', 90_000);
+    await until(() => kit.query<{ state: string }>(poisoned)[0]?.state === 'dead');
     await running.stop();
     expect([...running.statuses.keys()]).toEqual([204]);
     expect(kit.query(poisoned)).toEqual([{ state: 'dead', attempts: 2 }]);
     const rest = `select distinct t.state, t.attempts from tasks t join events e on e.seq = t.event where e.id <> 'evt_1000000'`;
-    await until(() => kit.query<{ state: string }>(rest).every(({ state }) => state === 'done'), 60_000);
+    await until(() => kit.query<{ state: string }>(rest).every(({ state }) => state === 'done'));
     expect(kit.query(rest)).toEqual([{ state: 'done', attempts: 1 }]);
   },
 );
@@ -55,7 +55,7 @@ test('no delivery is refused while a handler that spins inside ctx.complete hold
   await until(() => running.acknowledged.size > 5);
   expect(await deliver(kit, { ...makeEvent(1_000_000), body: 'poison' })).toBe(204);
   const poisoned = `select t.state from tasks t join events e on e.seq = t.event where e.id = 'evt_1000000'`;
-  await until(() => kit.query<{ state: string }>(poisoned)[0]?.state === 'dead', 90_000);
+  await until(() => kit.query<{ state: string }>(poisoned)[0]?.state === 'dead');
   await running.stop();
   expect([...running.statuses.keys()]).toEqual([204]);
 });
@@ -99,7 +99,7 @@ test('a stop during the attempt of an isolated task does not use up the attempt'
   await deliver(kit, { ...makeEvent(2), body: 'exit' });
   const alone = `select c.boot from claims c join tasks t on t.id = c.task join events e on e.seq = t.event
     where e.id = 'evt_1' and t.isolated = 1`;
-  await until(() => kit.query(alone).length === 1, 60_000);
+  await until(() => kit.query(alone).length === 1);
   expect(await kit.stop()).toBe(0);
   expect(
     kit.query(`select t.state, t.attempts from tasks t join events e on e.seq = t.event where e.id = 'evt_1'`),

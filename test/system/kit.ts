@@ -74,7 +74,8 @@ export async function createKit(
     output: () => output,
     async start() {
       output = '';
-      const [command, ...args] = [...under, process.execPath, '--max-semi-space-size=16', resolve(root, 'src/main.ts')];
+      const [launch, main] = [resolve(root, 'src/base/node/launch.js'), resolve(root, 'src/main.ts')];
+      const [command, ...args] = [...under, process.execPath, '--max-semi-space-size=16', launch, main];
       child = spawn(command, args, {
         cwd: folder,
         stdio: ['ignore', 'pipe', 'pipe'],
@@ -93,13 +94,15 @@ export async function createKit(
       const ended = kit.exited().then((code) => {
         throw new Error(`the kit ended with ${code ?? child?.signalCode}:\n${output}`);
       });
-      // The limit is long, because a start may wait for several handlers that block their process.
-      await Promise.race([until(() => output.includes('ready for deliveries'), 120_000), ended]);
+      await Promise.race([until(() => output.includes('ready for deliveries')), ended]);
       ended.catch(() => {});
     },
     async reload() {
       const before = await kit.alive('keep');
+      const from = output.length;
       kit.signal('SIGHUP');
+      // The first new `keep` may be that of a reload before, which had a fault.
+      await until(() => /secrets and handlers reloaded[^]*the page is at/.test(output.slice(from)));
       await kit.alive('keep', before);
     },
     exited: () =>
@@ -135,7 +138,7 @@ export async function createKit(
     pid: (role) => kit.query<{ pid: number }>('select pid from processes where role = ?', role)[0]?.pid,
     async alive(role, before) {
       let pid = before;
-      await until(() => (pid = kit.pid(role)) !== undefined && pid !== before, 60_000);
+      await until(() => (pid = kit.pid(role)) !== undefined && pid !== before);
       return pid as number;
     },
     addHandler: (name, source) => writeFileSync(join(folder, 'handlers', `${name}.ts`), source),
@@ -250,11 +253,14 @@ export function load(
   };
 }
 
-/** Polls. After the limit it throws an error that quotes the code of the condition. */
-export async function until(holds: () => boolean, limitMs = 30_000): Promise<void> {
-  const end = Date.now() + limitMs;
-  while (!holds()) {
-    if (Date.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
+/**
+ * Polls. After the limit it throws an error that quotes the code of the condition. The limit is long, because a start
+ * may wait for handlers that block their process, on a machine that others use.
+ */
+export async function until(holds: () => boolean | Promise<boolean>, limitMs = 120_000): Promise<void> {
+  const end = performance.now() + limitMs;
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
     await sleep(20);
   }
 }

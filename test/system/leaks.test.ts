@@ -78,14 +78,12 @@ beforeAll(async () => {
   for (const index of DEEDS.keys()) await exchange(kit.port, post(envelope({ cursor: String(2_000 + index) })));
   await lies();
   const open = `select 1 from tasks where state = 'ready' limit 1`;
-  await until(() => kit.output().includes('the process of this task died'), 60_000);
+  await until(() => kit.output().includes('the process of this task died'));
   // The handler waits for a reload if its file ended the process soon after the start of that process.
   await kit.reload();
-  await until(() => kit.query(open).length === 0 && kit.output().includes('"role":"run-solo"'), 120_000);
-  await until(
-    () =>
-      ['conflict', 'dead_letters', 'clock_skew', 'lane_fault'].every((name) => posts.some((one) => one.includes(name))),
-    60_000,
+  await until(() => kit.query(open).length === 0 && kit.output().includes('"role":"run-solo"'));
+  await until(() =>
+    ['conflict', 'dead_letters', 'clock_skew', 'lane_fault'].every((name) => posts.some((one) => one.includes(name))),
   );
   await askOps();
   await askCli();
@@ -154,7 +152,7 @@ async function lies(): Promise<void> {
   );
   service.lie((_, truth) => ({ ...truth, body: { ...(truth.body as object), next_cursor: MARKS.phone } }));
   const quarantined = `select 1 from quarantine where origin = 'replay'`;
-  await until(() => kit.query(quarantined).length > 0, 60_000);
+  await until(() => kit.query(quarantined).length > 0);
 }
 
 async function askOps(): Promise<void> {

@@ -90,7 +90,7 @@ async function post(): Promise<string> {
 async function send(words: RegExp): Promise<string[]> {
   const id = await post();
   const lines = (): string[] => output.split('\n').filter((line) => line.trimStart().startsWith(`i:${id}  `));
-  await until(() => lines().some((line) => words.test(line)), 40_000);
+  await until(() => lines().some((line) => words.test(line)));
   return lines();
 }
 

@@ -153,7 +153,7 @@ export default defineHandler({
 test('E42: the alarm and the log name a task that ended its process, by handler, key and exit code', async () => {
   await startKit({ deadly: EXITS });
   expect(await deliver(kit, makeEvent(5))).toBe(204);
-  await until(() => told('run_crashing').length > 0, 60_000);
+  await until(() => told('run_crashing').length > 0);
   expect(told('run_crashing')[0]).toMatch(/deadly.*c:1005.*exit code 7/);
   const lines = kit
     .output()

@@ -53,7 +53,7 @@ describe.skipIf(!CHROMIUM)('the tutorial for handlers', () => {
 
   async function run(command: string): Promise<number | null> {
     const child = start(command);
-    await until(() => child.exitCode !== null, 60_000);
+    await until(() => child.exitCode !== null);
     return child.exitCode;
   }
 
@@ -78,7 +78,7 @@ describe.skipIf(!CHROMIUM)('the tutorial for handlers', () => {
   test('each of its six steps does what it says', { timeout: 180_000 }, async () => {
     expect(steps).toHaveLength(6);
     dev = start(codeIn(steps[0]));
-    await until(() => output.includes('Ctrl-C ends it'), 60_000);
+    await until(() => output.includes('Ctrl-C ends it'));
     const address = /^page +(\S+)/m.exec(output)?.[1] ?? '';
     expect(steps[0]).toContain('http://127.0.0.1:3010');
     await page.goto(address);

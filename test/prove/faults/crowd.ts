@@ -203,7 +203,6 @@ export const crowd: Fault[] = [
   {
     numbers: [48],
     what: '1,000 copies of one event at once',
-    short: true,
     produce: () =>
       stage({}, async (scene) => {
         const { kit } = scene;

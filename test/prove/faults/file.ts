@@ -170,7 +170,6 @@ export const file: Fault[] = [
   ...(['at work', 'stopped by SIGSTOP'] as const).map((how): Fault => ({
     numbers: [11],
     what: `a backup takes the place of the file under load, run and keep ${how}; then kit restore (E12)`,
-    ...(how === 'at work' && { short: true }),
     produce: (seed) =>
       withAccount(seed, { allowed: [0, 503] }, async (scene, account) => {
         const path = pathOf(scene);

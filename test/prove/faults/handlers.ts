@@ -36,10 +36,9 @@ async function poison(scene: Scene, state: string): Promise<string> {
   return `${poisoned()?.state} after ${seconds} s and ${poisoned()?.attempts} attempts; run died ${runs} times; ${scene.stood()}`;
 }
 
-const faulty = Object.entries(DEEDS).map(([name, { deed, state = 'dead', short }]): Fault => ({
+const faulty = Object.entries(DEEDS).map(([name, { deed, state = 'dead' }]): Fault => ({
   numbers: [Number(/^F(\d+)/.exec(name)?.[1])],
   what: `a handler ${name.slice(5)}`,
-  ...(short && { short: true }),
   produce: () => stage({ handlers: { culprit: culprit(deed), record: RECORD } }, (scene) => poison(scene, state)),
 }));
 

@@ -15,7 +15,7 @@ if (clock !== undefined) {
   Date.now = () => realNow() + off;
 }
 
-if (loop !== undefined && process.argv[1]?.endsWith('src/main.ts')) {
+if (loop !== undefined && process.argv[2]?.endsWith('src/main.ts')) {
   const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   delay.enable();
   const scheduled = follow('/proc/self/schedstat');

@@ -23,7 +23,7 @@ export interface Found {
 export interface Fault {
   numbers: number[];
   what: string;
-  /** The fault is part of the short form too. */
+  /** The fault is part of the short form too, because no other test of `npm run test:system` produces it. */
   short?: true;
   produce(seed: number): Promise<Found>;
 }

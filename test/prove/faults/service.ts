@@ -55,7 +55,6 @@ const numberOf = (name: string): number =>
 const replayFaults = Object.entries(STATUS_WORDS).map(([name, words]): Fault => ({
   numbers: [numberOf(name)],
   what: `ReplayEvents answers ${name} for ten minutes`,
-  ...((name === '429' || name === 'page-stuck') && { short: true }),
   produce: () => tell(name as FaultName, { words }),
 }));
 

@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom } from '../../../src/tools/random.ts';
-import { childOf, familyOf, signalAll, until } from '../../postgres/members.ts';
+import { childOf, familyOf, signalAll } from '../../postgres/members.ts';
+import { until } from '../../system/kit.ts';
 import type { Member, Scene } from './scene.ts';
 
 const PAUSE_MS = 1_500;
@@ -45,7 +46,7 @@ const child = ({ kit }: Member, file: string): number[] => [childOf(kit, file) ?
 /** Starts the instance again when all its processes have ended. */
 async function ended({ kit }: Member, family: number[]): Promise<void> {
   await kit.exited();
-  await until(() => family.every((pid) => !existsSync(`/proc/${pid}`)), 60_000);
+  await until(() => family.every((pid) => !existsSync(`/proc/${pid}`)));
   await kit.start();
 }
 

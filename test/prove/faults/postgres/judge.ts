@@ -1,5 +1,6 @@
 // The checks that follow every fault of a PostgreSQL store: those of `judge` in ../scene.ts, and the times of the answers.
-import { until, type Cluster, type send } from '../../../postgres/members.ts';
+import type { Cluster, send } from '../../../postgres/members.ts';
+import { until } from '../../../system/kit.ts';
 
 type Load = ReturnType<typeof send>;
 

@@ -2,8 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { familyOf, signalAll, until } from '../../../postgres/members.ts';
-import type { Kit } from '../../../system/kit.ts';
+import { familyOf, signalAll } from '../../../postgres/members.ts';
+import { until, type Kit } from '../../../system/kit.ts';
 import type { Fault } from '../scene.ts';
 import { RECORDS, stage, type Scene } from './scene.ts';
 

@@ -1,10 +1,10 @@
 // Runs instances of the kit on a PostgreSQL server under load, and produces a fault. The kit has a role and a database of
 // its own, so that a fault can take away its rights and its connections.
 import { Agent } from 'node:http';
-import { createCluster, send, until, type Cluster } from '../../../postgres/members.ts';
+import { createCluster, send, type Cluster } from '../../../postgres/members.ts';
 import { createProxy, type Proxy } from '../../../postgres/proxy.ts';
 import { hasServer, startServer, type Server } from '../../../postgres/server.ts';
-import { RECORD, type Kit } from '../../../system/kit.ts';
+import { RECORD, until, type Kit } from '../../../system/kit.ts';
 import { Lacking, type Found } from '../scene.ts';
 import { judgeAnswers, judgeStore } from './judge.ts';
 

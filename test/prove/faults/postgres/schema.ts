@@ -1,5 +1,5 @@
 // F50: the schema in PostgreSQL is missing, of an older or of a newer kit.
-import { until } from '../../../postgres/members.ts';
+import { until } from '../../../system/kit.ts';
 import type { Fault } from '../scene.ts';
 import { stage } from './scene.ts';
 
