@@ -31,6 +31,7 @@ const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/re
 const LONG = [
   'system/broken-handlers',
   'system/delete',
+  'system/update',
   'system/prove-faults',
   'system/giant',
   'system/handlers',
@@ -38,7 +39,9 @@ const LONG = [
   'system/page-fits',
   'system/store-alarms',
   'system/prove-crash',
+  'releases/sqlite',
   'postgres/members',
+  'postgres/releases',
   'postgres/faults',
   'postgres/catalogue',
   'postgres/store-concurrency',

@@ -50,7 +50,7 @@ test.each(MODULES)('without $name the kit type-checks, starts, accepts and handl
   expect(await kit.stop()).toBe(0);
 });
 
-test('without any module the tests of the core pass', async () => {
+test('without any module the tests of the core pass', { timeout: 600_000 }, async () => {
   const copy = await copyWithout(MODULES);
   const args = [
     '--project',
