@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/base/errors.ts';
 import { open } from '../../src/store/open.ts';
 import { createKit, deliver, makeEvent } from '../system/kit.ts';
-import { copyKit, type NextKit } from './copied.ts';
+import { copyKit, loseMigration, type NextKit } from './copied.ts';
 import { figuresOf } from './epilogue.ts';
 import { expectedOf, RELEASES, releases } from './folders.ts';
 import { kitCommand } from './parts.ts';
@@ -125,4 +125,27 @@ describe('a file that a next kit has migrated', () => {
       await kit.remove();
     }
   });
+});
+
+test('a clone that lacks a migration, because an update was reverted, cannot start on a store or open it', async () => {
+  copyFileSync(join(RELEASES, releases().at(-1) ?? '', 'events.db'), path);
+  const before = versionOf(path);
+  const next = await copyKit(folder, 'sqlite', NEXT);
+  const words = `src/store/sqlite/migrations lacks ${loseMigration(next, 'sqlite')}`;
+  const env = { DATABASE_URL: `sqlite:${path}` };
+  const kit = await createKit({}, env, [], next.root);
+  try {
+    await expect(kit.start()).rejects.toThrow(words);
+    expect(await kit.exited()).toBe(EXIT.configuration);
+    const [status, version] = [['status'], ['--version']].map((args) => kitCommand(kit, env, args, next.root));
+    expect(await status).toMatchObject({ code: EXIT.unreachable, out: expect.stringContaining(words) });
+    expect(await version).toMatchObject({
+      code: EXIT.done,
+      out: expect.stringContaining('schema incomplete (sqlite)'),
+    });
+  } finally {
+    await kit.remove();
+  }
+  expect(versionOf(path)).toBe(before);
+  expect(existsSync(`${path}.before-${next.schema}`)).toBe(false);
 });

@@ -1,9 +1,10 @@
 // `npx kit --version`: the kit, the schema of its store, Node, and the commit of the clone or of the image.
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { readFileSync, realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { orUndefined } from '../../base/errors.ts';
 import { loadConfig, readEnv, type Env } from '../../config.ts';
+import { requireComplete, stepsIn } from '../../store/migration-steps.ts';
 
 const ROOT = new URL('../../../', import.meta.url);
 /** A commit is shown with this many digits. */
@@ -13,9 +14,18 @@ export function version(): string {
   const kit = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')) as { name: string; version: string };
   const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
   const kind = storePath === null ? 'postgres' : 'sqlite';
-  const steps = readdirSync(new URL(`src/store/${kind}/migrations/`, ROOT)).filter((file) => file.endsWith('.sql'));
+  const schema = schemaIn(new URL(`src/store/${kind}/migrations/`, ROOT)) ?? 'incomplete';
   const commit = commitOf(fileURLToPath(ROOT));
-  return `${kit.name} ${kit.version}, schema ${steps.length} (${kind}), Node ${process.versions.node}, commit ${commit}`;
+  return `${kit.name} ${kit.version}, schema ${schema} (${kind}), Node ${process.versions.node}, commit ${commit}`;
+}
+
+/** Undefined: a migration is missing, which each use of the store reports. */
+function schemaIn(folder: URL): number | undefined {
+  const steps = stepsIn(folder);
+  return orUndefined(() => {
+    requireComplete(steps, folder);
+    return steps.length;
+  });
 }
 
 /** `unknown`: the folder is no clone, or git is missing, and nobody told the image its commit. */

@@ -1,15 +1,14 @@
 // One connection to the server. It is opened when it is needed, and again after it was lost.
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { Client, QueryConfig, QueryResult } from 'pg';
 import { systemClock } from '../../base/clock.ts';
+import { requireComplete, stepsIn } from '../migration-steps.ts';
 import { StoreError } from '../store.ts';
 import { faultOf, remedyOf, UNSYNCED } from './fault.ts';
 
 const MIGRATIONS = new URL('migrations/', import.meta.url);
-const STEPS = readdirSync(MIGRATIONS)
-  .filter((name) => name.endsWith('.sql'))
-  .toSorted()
-  .map((name) => readFileSync(new URL(name, MIGRATIONS), 'utf8'));
+const NAMES = stepsIn(MIGRATIONS);
+const STEPS = NAMES.map((name) => readFileSync(new URL(name, MIGRATIONS), 'utf8'));
 /** The oldest migration whose kit can use the schema of this one. Raise it when a migration removes or changes something. */
 const OLDEST = 1;
 /** Names of the kit's tables. */
@@ -54,6 +53,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
   let inside = false;
 
   async function connect(): Promise<Client> {
+    requireComplete(NAMES, MIGRATIONS);
     const { default: pg } = await import('pg');
     const opened = new pg.Client({
       connectionString: url,

@@ -1,7 +1,8 @@
 // Opens the SQLite file with the settings for durability: WAL, synced commits, short waits for locks. The owner
 // migrates it once. Network file systems, foreign files and files of a newer kit are refused.
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, rmSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
+import { requireComplete, stepsIn } from '../migration-steps.ts';
 import { StoreError } from '../store.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
@@ -27,6 +28,7 @@ export const NAMES = STEPS.flatMap((file) => {
 
 /** `anyVersion`: the file may be of a newer kit, which is refused otherwise before anything is written. */
 export function connect(path: string, { create = false, busyMs = BUSY_MS, anyVersion = false } = {}): Connection {
+  requireComplete(STEPS, MIGRATIONS);
   if (create && path !== ':memory:') prepareFolder(path);
   if (!create && !existsSync(path)) {
     throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
@@ -77,6 +79,7 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
 /** Applies missing migrations, each in its own transaction. An existing file is copied first. */
 export function migrate(db: Connection, path: string, folder = MIGRATIONS): void {
   const steps = stepsIn(folder);
+  requireComplete(steps, folder);
   const version = versionOf(db);
   if (version > 0 && version < steps.length) {
     const copy = `${path}.before-${version + 1}`;
@@ -109,12 +112,6 @@ function refuseNewer(db: Connection, path: string): void {
     'newer',
     `the store at ${path} was written by a newer kit (${version}): update this clone${back}`,
   );
-}
-
-function stepsIn(folder: URL): string[] {
-  return readdirSync(folder)
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
 }
 
 export function versionOf(db: Connection): number {
