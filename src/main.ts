@@ -34,6 +34,8 @@ const DRAIN_MS = 7_500;
 const NOTICE_MS = 500;
 /** After STOP_MS, a store that does not answer gets this long until the process ends without it. */
 const CLOSE_MS = 1_000;
+/** If a newer kit has changed the store, deliveries in flight get this long. */
+const OLDER_MS = 2_000;
 /** A reload goes on even if the store fails. Its outcome is written within this time, or not at all. */
 const TELL_MS = 5_000;
 const LOG_LOST =
@@ -67,8 +69,11 @@ const leadership = createLeadership({
     return ownership.store;
   },
   children: () => children,
+  onNewer: (error) => void onNewer(error),
   log,
 });
+/** Until the receiver listens, the start is refused. */
+let onNewer: (error: StoreError) => Promise<void> = refuse;
 const children = createChildren({
   args,
   env: () => env,
@@ -125,6 +130,16 @@ async function start(given: Config): Promise<void> {
     log.info('stopped');
     process.exit(EXIT.done);
   }
+
+  // Nothing more is written. Other instances find that this one gives no sign of life, and give its tasks back. It must
+  // not be started again before a person has updated this clone, so systemd is told by the exit code.
+  onNewer = async ({ message }) => {
+    if (stopping.draining) return;
+    stopping.draining = true;
+    log.fatal(`stopping: ${message}`);
+    await within(Promise.all([children.kill(), drainServer(server, receiver.waiting)]), OLDER_MS);
+    process.exit(EXIT.configuration);
+  };
 
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
   if (sandbox) process.on('disconnect', () => void stop('the parent process ended'));

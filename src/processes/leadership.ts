@@ -6,7 +6,7 @@ import { orNone } from '../store/or-none.ts';
 import type { Standing } from '../store/processes.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { START_MS } from '../store/site.ts';
-import type { Store } from '../store/store.ts';
+import { StoreError, type Store } from '../store/store.ts';
 import type { Children } from './children.ts';
 
 /** The time until the next try, if the store cannot be asked. */
@@ -15,13 +15,15 @@ const RETRY_MS = 250;
 export interface LeadershipOptions {
   store: () => Store;
   children: () => Pick<Children, 'boots' | 'handlers' | 'lead' | 'standBy' | 'restartKeep'>;
+  /** A newer kit has changed the store so that this one must not use it any more. */
+  onNewer: (error: StoreError) => void;
   log: Logger;
 }
 
 type Place = Pick<Standing, 'instance' | 'leads'>;
 
 export function createLeadership(options: LeadershipOptions) {
-  const { store, children, log } = options;
+  const { store, children, onNewer, log } = options;
   const follower = createFollower(options);
   let latest: Place = follower.standing();
   /** The children have started, so they follow. */
@@ -42,6 +44,13 @@ export function createLeadership(options: LeadershipOptions) {
     return againMs;
   }
 
+  function recover(error: unknown): number {
+    if (!(error instanceof StoreError)) throw error;
+    if (error.code !== 'newer') return RETRY_MS;
+    onNewer(error);
+    return Infinity;
+  }
+
   return {
     standing: follower.standing,
     /** Joins the store, and gives signs of life from now on. Call it before the children start. */
@@ -49,7 +58,7 @@ export function createLeadership(options: LeadershipOptions) {
       await retryWhileBusy(look, START_MS);
       await follower.begin(latest);
       if (!latest.leads) log.info('another instance leads: this one accepts deliveries and stands by');
-      loop = startLoop(() => orNone(step).then((ms) => ms ?? RETRY_MS));
+      loop = startLoop(step, recover);
     },
     /** The children follow the standing. Call it when they have started. */
     follow(): void {

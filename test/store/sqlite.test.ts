@@ -11,6 +11,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { open as openFile } from 'node:fs/promises';
@@ -195,6 +196,19 @@ describe('SQLite', () => {
       expect(copy.prepare('select * from one').all()).toEqual([{ n: 1 }]);
     });
 
+    test('copies from before later migrations are removed if an older copy was restored and is migrated again', () => {
+      const db = opened();
+      for (const n of [1, 2, 3]) {
+        write(`00${n}.sql`, `create table t${n} (n integer) strict;`);
+        migrate(db, path, folderOf());
+      }
+      const copies = () => [2, 3].filter((n) => existsSync(`${path}.before-${n}`));
+      expect(copies()).toEqual([2, 3]);
+      db.exec('drop table t2; drop table t3; pragma user_version = 1');
+      migrate(db, path, folderOf());
+      expect(copies()).toEqual([2]);
+    });
+
     test('a migration that fails leaves the file as it was, and the fixed one continues from there (K9)', () => {
       const db = opened();
       write('001.sql', 'create table one (n integer) strict;');
@@ -225,8 +239,9 @@ describe('SQLite', () => {
       expect(readFileSync(path).equals(before)).toBe(true);
       expect(() => open({ owner })).toThrow(/update this clone$/);
       writeFileSync(`${path}.before-${newer}`, '');
+      utimesSync(`${path}.before-${newer}`, 0, Date.UTC(2026, 10, 21) / 1_000);
       expect(() => open({ owner })).toThrow(
-        `update this clone; or give up what came since: stop the kit, then npx kit restore ${path}.before-${newer}`,
+        `update this clone; or give up what came since 2026-11-21T00:00:00.000Z: stop the kit, then npx kit restore ${path}.before-${newer}`,
       );
     });
   });

@@ -112,13 +112,12 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
         Object.assign(new Error('commits are not synced'), { code: UNSYNCED }),
       );
     sync = found;
-    if (owner) await migrate(opened, schema);
+    if (owner) await migrate(opened, { schema, name });
     const shown = await opened.query(`select '${schema}' = any(current_schemas(false)) as inside`);
     inside = (shown.rows as { inside: boolean }[])[0]?.inside === true;
-    const { version, oldest } = await versionOf(opened, schema);
-    if (oldest > STEPS.length)
-      throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
-    if (version < STEPS.length)
+    const at = await versionOf(opened, schema);
+    requireAdmitted(at, name);
+    if (at.version < STEPS.length)
       throw new StoreError(
         'missing',
         `there is no store at ${name}, or it is of an older kit: start the receiver once`,
@@ -178,15 +177,22 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
   };
 }
 
+/** Throws StoreError if the schema was changed by a newer kit so that this one cannot use it. */
+export function requireAdmitted({ version, oldest }: Version, name: string): void {
+  if (oldest > STEPS.length)
+    throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
+}
+
 /** Applies missing migrations. Instances that start together wait for each other. */
-async function migrate(client: Client, schema: string): Promise<void> {
+async function migrate(client: Client, { schema, name }: Pick<Address, 'schema' | 'name'>): Promise<void> {
   await client.query('begin');
   try {
     await client.query(`select pg_advisory_xact_lock(hashtext('webhook-receiver-kit ' || $1))`, [schema]);
-    const { version } = await versionOf(client, schema);
+    const { version, oldest } = await versionOf(client, schema);
     if (version < STEPS.length) {
       await client.query(`create schema if not exists ${schema}; set local search_path = ${schema};
         create table if not exists version (version int not null, oldest int not null)`);
+      if (version > 0 && oldest < OLDEST) await excludeOlder(client, name);
       for (const step of STEPS.slice(version)) await client.query(step);
       await client.query(`delete from version; insert into version values (${STEPS.length}, ${OLDEST})`);
     }
@@ -197,10 +203,29 @@ async function migrate(client: Client, schema: string): Promise<void> {
   }
 }
 
+/**
+ * The migrations to come shut out older kits. Their instances accept deliveries, so they must be stopped by a person who
+ * can start newer ones at once. One that was taken for lost may come back: the lead is taken from it, and it then ends.
+ */
+async function excludeOlder(client: Client, store: string): Promise<void> {
+  await client.query(`select 1 from locks where name = 'lead' for update`);
+  const { rows } = await client.query(`
+    select name, version from instances where lost_at is null and until_at > ${NOW} order by instance`);
+  const names = (rows as { name: string; version: string }[]).map(({ name, version }) => `${name} (${version})`);
+  if (names.length === 0) return void (await client.query('delete from lead'));
+  const words = `${store}: instances of older kits run, which its new schema would not admit: ${names.join(', ')}. They go on: stop them all, then start this one`;
+  throw Object.assign(new StoreError('unwritable', words), { passes: true });
+}
+
+interface Version {
+  version: number;
+  oldest: number;
+}
+
 /** `version` 0: there is no store. Kits from `oldest` on can use it, so that instances can be updated one by one. */
-async function versionOf(client: Client, schema: string): Promise<{ version: number; oldest: number }> {
+async function versionOf(client: Client, schema: string): Promise<Version> {
   const there = await client.query(`select to_regclass('${schema}.version') is not null as there`);
   if (!(there.rows as { there: boolean }[])[0]?.there) return { version: 0, oldest: 0 };
   const { rows } = await client.query(`select version, oldest from ${schema}.version`);
-  return (rows as { version: number; oldest: number }[])[0] ?? { version: 0, oldest: 0 };
+  return (rows as Version[])[0] ?? { version: 0, oldest: 0 };
 }

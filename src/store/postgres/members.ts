@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Instance, ProcessStore, Standing } from '../processes.ts';
 import { isoOf, type Session } from '../sql/session.ts';
-import { NOW } from './connection.ts';
+import { NOW, requireAdmitted } from './connection.ts';
 
 const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
   version: string;
@@ -38,6 +38,8 @@ interface Seen {
   leader: number | null;
   until: number | null;
   now: number;
+  version: number;
+  oldest: number;
 }
 
 type InstanceRow = Pick<Instance, 'instance' | 'name' | 'version' | 'handlers'> &
@@ -47,18 +49,18 @@ type InstanceRow = Pick<Instance, 'instance' | 'name' | 'version' | 'handlers'> 
 type Members = Pick<ProcessStore, 'lead' | 'resign' | 'leave' | 'instances'> & { instance(): number };
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
-export function createMembers(session: Session): Members {
+export function createMembers(session: Session, schema: string): Members {
+  const looks = `(select instance from lead) as leader,
+      (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now,
+      (select version from ${schema}.version) as version, (select oldest from ${schema}.version) as oldest`;
   const beat = session.statement<Seen>(`
     with me as (
       update instances set until_at = ${NOW} + ${LIVES_MS}, handlers = @handlers
       where instance = @me and lost_at is null returning instance
     ), mine as (
       update handlers set seen_at = ${NOW} where name = any(cast(@handlers as text[])) and seen_at < ${NOW} - ${SEEN_MS}
-    ) select (select count(*) from me) as mine, (select instance from lead) as leader,
-      (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
-  const seen = session.statement<Omit<Seen, 'mine'>>(`
-    select (select instance from lead) as leader,
-      (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
+    ) select (select count(*) from me) as mine, ${looks}`);
+  const seen = session.statement<Omit<Seen, 'mine'>>(`select ${looks}`);
   const join = session.value<number>(`
     insert into instances (name, version, since, until_at) values (?, ?, ${NOW}, ${NOW} + ${LIVES_MS}) returning instance`);
   const lose = session.statement<{ instance: number; name: string }>(`
@@ -108,6 +110,13 @@ export function createMembers(session: Session): Members {
   const isVacant = ({ leader, until, now }: Omit<Seen, 'mine'>): boolean =>
     leader === null || until === null || until < now || until > now + 2 * LIVES_MS;
 
+  /** One sign of life. */
+  async function renew(handlers: string[]): Promise<Seen | undefined> {
+    const look = await beat.get({ me, handlers });
+    if (look) requireAdmitted(look, session.path);
+    return look;
+  }
+
   async function enter(): Promise<void> {
     await session.write(async () => {
       const name = `${hostname()}:${process.pid}`;
@@ -127,6 +136,7 @@ export function createMembers(session: Session): Members {
       // Two instances that see the lead vacant come one after another, and the second sees the first.
       await lock.all();
       const now = await seen.get();
+      if (now) requireAdmitted(now, session.path);
       if (!now || !isVacant(now)) return false;
       await depose.run();
       await follow.run(me);
@@ -137,10 +147,10 @@ export function createMembers(session: Session): Members {
   return {
     instance: () => me,
     async lead(mayLead, handlers = []): Promise<Standing> {
-      let look = me === 0 ? undefined : await beat.get({ me, handlers });
+      let look = me === 0 ? undefined : await renew(handlers);
       if (!look || look.mine === 0) {
         await enter();
-        look = await beat.get({ me, handlers });
+        look = await renew(handlers);
       }
       const now = performance.now();
       if (now - answeredAt > AWAY_MS.gap) patientUntil = now + AWAY_MS.patience;

@@ -39,6 +39,7 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
   const session = createSession(database);
   const members = createMembers(
     owner ? createSession(createDatabase({ connection: aside, schema, name, instance })) : session,
+    schema,
   );
   const { table, deliver } = createEventTable(session, database.atOnce, schema);
   const roles = assembleRoles(session, {

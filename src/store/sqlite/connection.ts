@@ -83,8 +83,9 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
   const version = versionOf(db);
   if (version > 0 && version < steps.length) {
     const copy = `${path}.before-${version + 1}`;
-    // An existing copy is from a migration that failed and left the file unchanged.
-    rmSync(copy, { force: true });
+    // An existing copy is from a migration that failed and left the file unchanged. Copies with higher numbers are from
+    // before a copy was restored, and would be taken for copies of this store.
+    for (let n = version + 1; n <= steps.length; n++) rmSync(`${path}.before-${n}`, { force: true });
     db.prepare('vacuum into ?').run(copy);
   }
   for (const [index, name] of steps.entries()) {
@@ -107,7 +108,8 @@ function refuseNewer(db: Connection, path: string): void {
   if (version <= STEPS.length) return;
   // The newer kit has made the copy before its first migration.
   const copy = `${path}.before-${STEPS.length + 1}`;
-  const back = existsSync(copy) ? `; or give up what came since: stop the kit, then npx kit restore ${copy}` : '';
+  const since = statSync(copy, { throwIfNoEntry: false })?.mtime.toISOString();
+  const back = since ? `; or give up what came since ${since}: stop the kit, then npx kit restore ${copy}` : '';
   throw new StoreError(
     'newer',
     `the store at ${path} was written by a newer kit (${version}): update this clone${back}`,
