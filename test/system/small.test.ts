@@ -63,3 +63,10 @@ test('its workflow uses actions in the versions of the workflow of the kit', () 
   expect(own.length).toBeGreaterThan(1);
   expect(usesIn('.github/workflows/ci.yml')).toEqual(expect.arrayContaining(own));
 });
+
+test('its Dependabot updates the images of every compose file', () => {
+  const settings = readFileSync('src/tools/init/files/.github/dependabot.yml', 'utf8');
+  const [, directories = ''] = /docker-compose\n +directories: \[(.*)\]/.exec(settings) ?? [];
+  const files = globSync(['compose.yaml', 'src/**/compose.yaml']).map((file) => join('/', dirname(file)));
+  expect(directories.split(', ').toSorted()).toEqual(files.toSorted());
+});
