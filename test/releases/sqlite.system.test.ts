@@ -1,5 +1,5 @@
-// Every release left a store. The present kit serves each: nothing is lost, nothing runs twice. A next kit migrates it, and
-// the present kit then refuses it, with a way back that works.
+// Every release left a store. The present kit serves each, and a backup of each: nothing is lost, nothing runs twice. A next
+// kit migrates it, and the present kit then refuses it, with a way back that works.
 import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -77,7 +77,35 @@ describe.each(releases())('the SQLite store of release %s', (release) => {
     expect(rowsOf(copy).rows).toEqual(before.rows);
     await serve(`sqlite:${path}`, expected, next);
   });
+
+  test('is restored from its file and from a backup by this kit, which then serves it', async () => {
+    await restoreFrom(path);
+    await serve(`sqlite:${path}`, expected);
+  });
+
+  test('is restored from its file and from a backup by a next kit, which migrates and serves it', async () => {
+    const next = await copyKit(folder, 'sqlite', NEXT);
+    await restoreFrom(path, next.root);
+    expect(versionOf(path), 'only a start migrates').toBe(schema);
+    await serve(`sqlite:${path}`, expected, next);
+    expect(versionOf(path)).toBe(next.schema);
+  });
 });
+
+/** Backs the file up with the kit at `root`, and restores that backup and the file itself in its place. */
+async function restoreFrom(file: string, root = '.'): Promise<void> {
+  const kit = await createKit({});
+  const [given, backup] = ['given.db', 'backup.db'].map((name) => join(folder, name));
+  copyFileSync(file, given ?? '');
+  const run = (...args: string[]): ReturnType<typeof kitCommand> =>
+    kitCommand(kit, { DATABASE_URL: `sqlite:${file}` }, args, root);
+  try {
+    for (const args of [['backup', backup ?? ''], ['restore', given ?? ''], ['restore', backup ?? '']])
+      expect(await run(...args), args.join(' ')).toMatchObject({ code: EXIT.done });
+  } finally {
+    await kit.remove();
+  }
+}
 
 describe('a file that a next kit has migrated', () => {
   let next: NextKit;
