@@ -5,7 +5,6 @@ import { closeSync, openSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
-import type { Connection } from './connection.ts';
 import { giveToOwner, sizeOf, sync } from './file-identity.ts';
 import { freeBytesOf } from './folder.ts';
 
@@ -29,7 +28,7 @@ export function makeOwn(copy: string): void {
 }
 
 /** Copies the store to `copy` before it is migrated. An older copy there is of a migration that failed. */
-export function copyBefore(db: Connection, path: string, copy: string): void {
+export function copyBefore(db: Database.Database, path: string, copy: string): void {
   const part = `${copy}.part`;
   try {
     for (const old of [copy, part]) rmSync(old, { force: true });
@@ -60,7 +59,7 @@ function requireRoom(path: string): void {
 }
 
 /** Saves the content of a file that was replaced while open. Resolves to the name of the copy beside it. */
-export async function saveOpen(db: Connection, path: string, now: string): Promise<string> {
+export async function saveOpen(db: Database.Database, path: string, now: string): Promise<string> {
   const to = replacedName(path, now);
   const part = partOf(to);
   try {
