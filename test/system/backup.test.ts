@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chownSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chownSync, readdirSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
@@ -116,6 +116,24 @@ test('restore refuses a file that is not a backup, and leaves the store unchange
   expect(refused.err).toContain('is not a store of this kit');
   expect(kit.query('select * from events')).toHaveLength(1);
   expect(await cli('backup', alien)).toMatchObject({ code: 69 });
+});
+
+test('restore says of an empty file and of a part of a backup what they are, and leaves the store unchanged', async () => {
+  kit = await createKit({});
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  await kit.stop();
+  const [copy, empty] = [join(kit.folder, 'copy.db'), join(kit.folder, 'empty.db')];
+  expect(await cli('backup', copy)).toMatchObject({ code: 0 });
+  writeFileSync(empty, '');
+  expect(await cli('restore', empty)).toMatchObject({ code: 69, err: expect.stringContaining(`${empty} is empty`) });
+  const { size } = statSync(copy);
+  for (const part of [size / 2, 5_000, 4_096, 50]) {
+    truncateSync(copy, part);
+    const err = expect.stringMatching(/copy\.db is (incomplete or damaged|not a store of this kit, or only a part of one)/);
+    expect(await cli('restore', copy), `${part} bytes`).toMatchObject({ code: 69, err });
+  }
+  expect(kit.query('select * from events')).toHaveLength(1);
 });
 
 test.skipIf(process.getuid?.() !== 0)('a store that root restores belongs to the user of its folder', async () => {

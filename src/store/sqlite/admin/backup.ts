@@ -17,10 +17,10 @@ import { orUndefined } from '../../../base/errors.ts';
 import { keptOf } from '../../state.ts';
 import { StoreError } from '../../store.ts';
 import { makeOwn, partOf, replacedName } from '../backup.ts';
-import { connect, requireVersion, type Connection } from '../connection.ts';
+import { connect, versionOf, type Connection } from '../connection.ts';
 import { guarded } from '../fault.ts';
 import { prepareFolder } from '../folder.ts';
-import { giveToFolder, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
+import { giveToOwner, readMark, requireSame, sizeOf, sync, writeMark } from '../file-identity.ts';
 
 /**
  * Writes a copy that shows the store at one moment, reads all of it, and returns its size. While it is made, the WAL
@@ -183,16 +183,18 @@ function pausedIn(db: Connection): string[] {
   return Object.keys(orUndefined(() => keptOf('paused', read() ?? null)) ?? {});
 }
 
-/** Checks the copy and gives it a new id. Errors call the file `name`, as people know it. */
+/**
+ * Checks the copy, which may be of an older kit, and gives it a new id. Errors call the file `name`, as people know it.
+ */
 function requireWhole(copy: string, name: string): { id: string; paused: string[] } {
+  if (sizeOf(copy) === 0) throw new StoreError('missing', `${name} is empty: take another backup`);
   const id = randomUUID();
   let paused: string[] = [];
   try {
     guarded(() => {
       const db = connect(copy);
-      requireVersion(db, name);
-      const verdict = db.pragma('quick_check(1)', { simple: true });
-      if (verdict !== 'ok') throw new StoreError('missing', `${name} is damaged: take an older backup`);
+      const verdict = versionOf(db) > 0 && db.pragma('quick_check(1)', { simple: true });
+      if (verdict !== 'ok') throw new StoreError('missing', `${name} is incomplete or damaged: take another backup`);
       // A session may have ended since the backup, and the backup that it notes is not one of this store.
       db.exec(`delete from processes; delete from state where name = 'backup' or name like 'session%'`);
       db.prepare('update store set id = ?').run(id);
@@ -201,12 +203,14 @@ function requireWhole(copy: string, name: string): { id: string; paused: string[
       db.close();
     }, name);
   } catch (error) {
-    if (error instanceof StoreError) throw new StoreError(error.code, error.message.replaceAll(copy, name), error);
-    throw error;
+    if (!(error instanceof StoreError)) throw error;
+    const { code = '' } = (error.cause ?? {}) as { code?: string };
+    const words = /NOTADB|CORRUPT|SHORT_READ/.test(code) ? `${name} is incomplete or damaged (${code}): take another backup` : error.message.replaceAll(copy, name);
+    throw new StoreError(error.code, words, error);
   }
   for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
   chmodSync(copy, 0o600);
-  giveToFolder(copy);
+  giveToOwner(copy);
   sync(copy);
   return { id, paused };
 }
