@@ -64,6 +64,7 @@ function filters(asked: Partial<EventFilter>, { types, sessions, handlers }: Off
       ${choice('handler', 'Handler', handlers, asked.handler)}
       ${choice('state', 'Task', taskState.options, asked.state)}
       ${choice('contradicted', 'Contradicted', ['yes'], asked.contradicted ? 'yes' : undefined)}
+      ${choice('unseen', 'Not in replay', ['yes'], asked.unseen ? 'yes' : undefined)}
       ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
       <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
     </form>
