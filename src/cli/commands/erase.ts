@@ -23,7 +23,11 @@ export default {
     if (sender !== '' && keys.length > 0) throw new UsageError('give either --sender or --event');
     if (keys.length === 0 && sender.trim().length < 4) throw new UsageError('name the address with --sender, whole');
     const erased = await withStore(async (store) =>
-      eraseAll(store, keys.length > 0 ? await bodiesOf(store, keys) : { event: isOf(sender), aside: isOf(sender) }, dry),
+      eraseAll(
+        store,
+        keys.length > 0 ? await bodiesOf(store, keys) : { event: isOf(sender), aside: isOf(sender) },
+        dry,
+      ),
     );
     if (values.json) printJson({ dryRun: dry, ...erased });
     else print(report(erased, dry));
@@ -47,7 +51,10 @@ async function bodiesOf(store: Store, keys: string[]): Promise<Theirs> {
     if (body) own.add(textOf(body));
     for (const other of await store.read.contradictions(key)) against.add(textOf(other.body));
   }
-  return { event: (body) => own.has(textOf(body)), aside: (body) => own.has(textOf(body)) || against.has(textOf(body)) };
+  return {
+    event: (body) => own.has(textOf(body)),
+    aside: (body) => own.has(textOf(body)) || against.has(textOf(body)),
+  };
 }
 
 const textOf = (body: Uint8Array): string => Buffer.from(body).toString('latin1');
