@@ -21,7 +21,7 @@ export async function eventsScreen(
       ? 'None among these; older ones may match: look further.'
       : query || before
         ? html`No event matches. <a href="/events">All events</a>`
-        : 'No event has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+        : 'No event has come yet: register the webhook, or enable it if it is off, then send its test event. npx kit doctor checks the way.';
   return html`${filters(asked, offers, query !== '')}
     ${mayChange && events.length > 0 ? selection(queryOf({ ...asked, before }), all) : null}
     ${table(
