@@ -95,6 +95,20 @@ test('restore names the pauses that the backup does not hold, and they can be se
   expect(pauses()).toHaveLength(1);
 });
 
+test('a backup by hand is not begun without room, and leaves no file', async () => {
+  kit = await createKit({});
+  const path = join(kit.folder, 'events.db');
+  writeFileSync(path, '');
+  // A file of this size without content takes no room itself.
+  truncateSync(path, 8 * 2 ** 40);
+  const { code, err } = await cli('backup', join(kit.folder, 'copy.db'));
+  expect([code, err]).toEqual([
+    69,
+    expect.stringMatching(/^\d+ MB are free, and a backup takes 9227469 MB and leaves 640 MB/),
+  ]);
+  expect(readdirSync(kit.folder).filter((name) => name.startsWith('copy'))).toEqual([]);
+});
+
 /** Writes a row, which stays in the WAL while another connection reads the store. */
 function writeSomething(path: string): void {
   const db = new Database(path);

@@ -59,6 +59,12 @@ const backups = (hours: number, failures = 0): Observation['backups'] => ({
   last: { at: NOW, verifiedAt: NOW - hours * HOUR_MS, file: '/b/events.db', bytes: 1, failures, error: null },
 });
 
+test('replay_blind names forged events before the rights of the key, and conflict names them too', () => {
+  const blind = words('replay_blind', seen({}, { unseen: 2 }, { blind: ['MessageReceived'] }));
+  expect(blind).toMatch(/npx kit events --unseen.*forged.*secret has leaked.*API_KEY sees less/);
+  expect(words('conflict', seen({}, { conflicts: 1 }))).toMatch(/forged.*secret has leaked/);
+});
+
 test.each<[string, Observation, string[]]>([
   ['nothing, in calm', seen(), []],
   ['nothing, at two failures in a row', seen({ failureRun: 2 }), []],
