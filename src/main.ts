@@ -145,7 +145,8 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
   ownership = await siteOf(storeUrl, MOVE_FROM).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
-    onMigrated: ({ from, to, copy }) => log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
+    onMigrated: ({ from, to, copy }) =>
+      log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;
