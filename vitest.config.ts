@@ -1,6 +1,7 @@
 // `unit` is quick; `handlers` holds your own tests; `system` starts real processes, kills them, and takes its time;
 // `postgres` and `postgres-system` need a server, see test/postgres/run.ts.
 import './src/base/node/checked.js';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -23,6 +24,14 @@ const SLOW = { testTimeout: 60_000, hookTimeout: 60_000 };
 const DELIVERING = ['templates/**/*.test.ts', 'test/tools/testing/{deliver,dialect}.test.ts'];
 /** test/postgres/server has packages of its own. */
 const PACKAGES = '**/node_modules/**';
+/** Rules of the kit's own repository: its documents, sizes, dependencies and releases. A clone with another name is a team's. */
+const HOUSE = [
+  'test/{documents,readme,rings,supply-chain}.test.ts',
+  'test/{releases,tools/init}/**',
+  'test/system/{delete,small,update}.test.ts',
+];
+const { name } = JSON.parse(readFileSync(at('./package.json'), 'utf8')) as { name: string };
+const OF_THE_KIT = name === 'webhook-receiver-kit' ? [] : HOUSE;
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
@@ -89,7 +98,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts', 'templates/**/*.test.ts'],
-          exclude: [OWN, POSTGRES, PACKAGES, ...SYSTEM],
+          exclude: [OWN, POSTGRES, PACKAGES, ...SYSTEM, ...OF_THE_KIT],
           // Files share processes and modules, which saves a third of the time. test/projects.test.ts holds what that needs.
           isolate: false,
           globalSetup: 'test/memory-folder.ts',
@@ -136,7 +145,7 @@ export default defineConfig({
           maxWorkers: '150%',
           sequence: { groupOrder: 1 },
           include: [...SYSTEM, ...SAMPLED],
-          exclude: [POSTGRES, PACKAGES],
+          exclude: [POSTGRES, PACKAGES, ...OF_THE_KIT],
           globalSetup: 'test/memory-folder.ts',
           env: { ALL_CASES: 'yes', TMPDIR: folder },
           testTimeout: 180_000,

@@ -10,6 +10,7 @@ import { createLog } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
 import { filesForAll } from './base/secrets.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
+import type { Fault } from './processes/child.ts';
 import { createChildren, STOP_MS } from './processes/children.ts';
 import { createLeadership } from './processes/leadership.ts';
 import type { ReceiveModule } from './receive/module.ts';
@@ -87,7 +88,7 @@ async function start(given: Config): Promise<void> {
   const work = async (): Promise<void> => {
     await leadership.join();
     const late = await children.start();
-    if (late.length > 0) throw new ConfigError(late);
+    if (late.length > 0) throw refusalOf(late);
   };
   // While a store is moved, only deliveries may change it.
   if (!ownership?.move) await work();
@@ -144,6 +145,8 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
   ownership = await siteOf(storeUrl, MOVE_FROM).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
+    onMigrated: ({ from, to, copy }) =>
+      log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;
@@ -198,6 +201,12 @@ function createReloads(store: Store, useConfig: (changed: Config) => void): () =
 
 async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
   await Promise.race([work, sleep(limitMs)]);
+}
+
+function refusalOf(faults: Fault[]): Error {
+  const words = faults.map(({ fault }) => fault);
+  if (faults.some(({ passes = false }) => !passes)) return new ConfigError(words);
+  return new StoreError('unwritable', words.join('\n'), undefined, true);
 }
 
 async function refuse(error: unknown): Promise<never> {

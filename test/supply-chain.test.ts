@@ -94,6 +94,15 @@ test.each(WORKFLOWS)('%s may only read the repository, keeps no credentials, and
   expect(text).not.toContain('secrets.');
 });
 
+test('workflows install npm in exact versions, without install scripts', () => {
+  const text = readFileSync('.github/workflows/ci.yml', 'utf8');
+  const versions = [...text.matchAll(/npm: ([^ ]+) \}/g)].map(([, version = '']) => version);
+  expect(versions.length).toBeGreaterThan(2);
+  expect(versions.filter((version) => !/^\d+\.\d+\.\d+$/.test(version))).toEqual([]);
+  const installs = valuesOf(/npm install (.*)$/gm).filter((install) => install.includes('--global'));
+  expect(installs).toEqual(['.github/workflows/ci.yml: --global --ignore-scripts npm@${{ matrix.npm }}']);
+});
+
 test('the workflow runs what people run: .ci/run', () => {
   expect(readFileSync('.github/workflows/ci.yml', 'utf8')).toContain('- run: .ci/run\n');
 });

@@ -8,6 +8,7 @@ import { startLoop, type Loop } from '../base/loop.ts';
 import { joinOwner, type Orders } from '../processes/channel.ts';
 import { clockOf } from '../store/clock.ts';
 import { openLater, siteOf } from '../store/open.ts';
+import type { Store } from '../store/store.ts';
 import { createDropLog, createRecovery } from '../store/retry-while-busy.ts';
 import { createAccounts } from './account.ts';
 import { createCheckpointer } from './checkpoint.ts';
@@ -17,6 +18,7 @@ import * as modules from './modules.ts';
 import { createView } from './view.ts';
 
 const SAMPLE_MS = 10_000;
+const FORGET_MS = 60_000;
 
 const owner = joinOwner();
 owner.onOrder('go', start);
@@ -74,6 +76,10 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   const started = await Promise.all(Object.values<KeepModule>(modules).map(async (module) => module(keep)));
   if (!('reconcile' in modules))
     log.warn('recovery is off: this kit has no src/reconcile; missed webhooks stay missing');
+  if (!('alarms' in modules)) {
+    log.warn('nobody is notified: this kit has no src/alarms, so ALERT_URL and HEARTBEAT_URL have no effect');
+    void leading.promise.then(() => loops.push(startLoop(createForgetting(store.alarms), recover)));
+  }
   // The first sign of life waits until all modules are ready, because commands that see it rely on the modules.
   void Promise.all(started.map(async ({ ready }) => ready)).then(() =>
     owner.onBeat(() => store.processes.beat({ role: 'keep', ...owner.self, boot }, clock.now())),
@@ -82,4 +88,12 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
     void Promise.all([...loops, ...started].map((part) => part.stop())).then(() => process.exit(EXIT.done));
   });
   await owner.say({ type: 'ready' });
+}
+
+/** The step of a loop. Alarms that were up when the module was deleted would stay for ever. */
+function createForgetting(alarms: Store['alarms']): () => Promise<number> {
+  return async () => {
+    for (const { name } of await alarms.raised()) await alarms.forget(name);
+    return FORGET_MS;
+  };
 }

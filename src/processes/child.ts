@@ -20,6 +20,8 @@ const WAKE_MS = 5;
 export interface Fault {
   file: string | null;
   fault: string;
+  /** Set if the fault may pass by itself. */
+  passes?: boolean;
 }
 
 export interface ChildOptions extends Pick<SpawnOptions, 'memory' | 'entry'> {
@@ -141,7 +143,7 @@ export function createChild(options: ChildOptions) {
       if (faults.length > 0 && !stopped.aborted)
         log.error(
           { role, faults: faults.map(({ fault }) => fault) },
-          `${role} cannot start; retrying. Fix the error above`,
+          `${role} cannot start; retrying. Fix the faults in this line`,
         );
     }
   }
@@ -200,7 +202,7 @@ export function createChild(options: ChildOptions) {
 }
 
 function problemsOf(role: string, failed: Failed): Fault[] {
-  const faults =
-    'refused' in failed ? failed.refused : [`${role} ended with ${howOf(failed.exit)} before it was ready`];
-  return faults.map((fault) => ({ file: null, fault }));
+  if ('refused' in failed)
+    return failed.refused.map((fault) => ({ file: null, fault, ...(failed.passes && { passes: true }) }));
+  return [{ file: null, fault: `${role} ended with ${howOf(failed.exit)} before it was ready` }];
 }

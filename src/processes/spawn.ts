@@ -31,10 +31,10 @@ export interface SpawnOptions {
 
 /**
  * `faults`: the stage was reached, and these files have faults. `refused`: it was not reached, because of faults that
- * concern no file. `exit`: it was not reached, because the process ended.
+ * concern no file; if it `passes`, a later start may succeed. `exit`: it was not reached, because the process ended.
  */
 export type Reached = { faults: FileFault[] } | Failed;
-export type Failed = { refused: string[] } | { exit: Exit };
+export type Failed = { refused: string[]; passes: boolean } | { exit: Exit };
 
 export type Spawned = ReturnType<typeof spawnChild>;
 
@@ -74,7 +74,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     if (message.type === 'wake') onWake();
     else if (message.type === 'exit cause') cause = message.cause;
     else if (message.type === 'at') at = message;
-    else if (message.type === 'faults') fail({ refused: message.faults });
+    else if (message.type === 'faults') fail({ refused: message.faults, passes: message.passes ?? false });
     else if (message.type === 'ready') stages.ready.resolve({ faults: [] });
     else if (message.type === 'loaded' || message.type === 'prepared') {
       at = undefined;

@@ -12,7 +12,7 @@ import { createLog, createThrottle, type Logger } from '../base/log.ts';
 import { joinOwner, type FileFault, type LoadedHandler, type Orders } from '../processes/channel.ts';
 import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
-import type { Store } from '../store/store.ts';
+import { StoreError, type Store } from '../store/store.ts';
 import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { runIsolated } from './isolation.ts';
@@ -95,7 +95,8 @@ async function prepare(): Promise<void> {
     for (let times = trial ? 2 : 1; times > 0; times--)
       await setUpHandlers(folder, { store, scopes, onFile: at, onMore });
   } catch (error) {
-    await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`]);
+    const passes = error instanceof StoreError && error.passes;
+    await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`], passes);
   }
   store.close();
   // Waits until rejections that the setups left unhandled have been reported.
@@ -211,7 +212,7 @@ function valueOf(name: string): string | undefined {
   return process.argv.find((arg) => arg.startsWith(`${name}=`))?.slice(name.length + 1);
 }
 
-async function giveUp(faults: string[]): Promise<never> {
-  await owner.say({ type: 'faults', faults });
-  process.exit(EXIT.configuration);
+async function giveUp(faults: string[], passes = false): Promise<never> {
+  await owner.say({ type: 'faults', faults, passes });
+  process.exit(passes ? EXIT.unreachable : EXIT.configuration);
 }

@@ -46,6 +46,6 @@ test('a misspelt command is answered with the nearest one', async () => {
 test('--version names the kit and its commit on one line', async () => {
   expect(await kit('--version')).toMatchObject({
     code: 0,
-    out: expect.stringMatching(/^webhook-receiver-kit [\d.]+, schema .+, commit .+\n$/),
+    out: expect.stringMatching(/^\S+ [\d.]+, schema .+, commit .+\n$/),
   });
 });

@@ -37,6 +37,8 @@ test('the unit signals only the main process, waits for its end, and does not re
   expect(Number(unit('TimeoutStopSec')) * 1_000).toBeGreaterThan(STOP_MS);
   expect(text).toContain(`it stops within ${Math.ceil(STOP_MS / 1_000)} s`);
   expect(unit('RestartPreventExitStatus')).toBe(String(EXIT.configuration));
+  // systemd gives up at the sixth start within 10 s.
+  expect(6 * Number(unit('RestartSec'))).toBeGreaterThan(10);
   expect(unit('ReadWritePaths')).toBe(join(unit('WorkingDirectory'), relative('.', dirname(config.storePath ?? ''))));
 });
 

@@ -115,6 +115,14 @@ export function looking(suite: Suite<Store>): void {
       expect(await found({ q: "' or 1=1 --" })).toEqual([]);
     });
 
+    test('events that webhooks alone brought are found: replay and the stream have not shown them', async () => {
+      await store.ingest.accept({ readings: [event('1'), event('2'), event(null)], now: T0 });
+      const item = (cursor: string) => readItem('replay', cursor as Cursor, JSON.stringify({ Thing: {} }));
+      await store.ingest.accept({ readings: [item('1'), item('3')], now: T0 });
+      const { events } = await store.read.events({ limit: 10, unseen: true }, T0);
+      expect(events.map(({ cursor }) => cursor)).toEqual([null, '2']);
+    });
+
     test('pages of tasks of one state follow each other', async () => {
       await desk.arrive(null, range(1, 5));
       const first = await store.read.tasks({ state: 'ready', limit: 3 }, T0);

@@ -4,12 +4,22 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { open } from '../../src/store/open.ts';
 import { createKit, deliver, makeEvent, until } from './kit.ts';
 import { deleteModules, readModules, removeDependents, runNode } from './modules.ts';
 
 const MODULES = readModules();
 const CORE_TESTS = ['wire', 'store', 'processes', 'receive', 'run', 'keep'].map((room) => `test/${room}`);
-const COPIED = ['package.json', 'tsconfig.json', 'vitest.config.ts', 'compose.yaml', 'src', 'templates', 'test'];
+const COPIED = [
+  '.oxlintrc.json',
+  'package.json',
+  'tsconfig.json',
+  'vitest.config.ts',
+  'compose.yaml',
+  'src',
+  'templates',
+  'test',
+];
 
 /** The part of Vitest's JSON report that this test reads. */
 interface Report {
@@ -40,13 +50,30 @@ test('the table in src/README.md lists every module', () => {
   ]);
 });
 
-test.each(MODULES)('without $name the kit type-checks, starts, accepts and handles', async (module) => {
-  const copy = await copyWithout([module]);
-  const kit = await createKit({}, { HANDLERS_DIR: join(copy, 'src/handlers') }, [], copy);
+test.each(MODULES)(
+  'without $name the kit type-checks, has no fault of lint, starts, accepts and handles',
+  async (module) => {
+    const copy = await copyWithout([module]);
+    await runNode(copy, 'node_modules/oxlint/bin/oxlint', '--deny-warnings', 'src');
+    const kit = await createKit({}, { HANDLERS_DIR: join(copy, 'src/handlers') }, [], copy);
+    onTestFinished(() => kit.remove());
+    await kit.start();
+    expect(await deliver(kit, makeEvent(1))).toBe(204);
+    await until(() => kit.query(`select 1 from tasks where state = 'done'`).length === 1);
+    expect(await kit.stop()).toBe(0);
+  },
+);
+
+test('an alarm that was up when the module alarms was deleted goes with it', async () => {
+  const [alarms] = MODULES.filter(({ name }) => name === 'alarms');
+  const copy = await copyWithout(alarms ? [alarms] : []);
+  const kit = await createKit({}, {}, [], copy);
   onTestFinished(() => kit.remove());
+  const store = open(`sqlite:${kit.folder}/events.db`, { owner: true });
+  await store.alarms.raise('secret_mismatch', 'of a kit with alarms', 1);
+  store.close();
   await kit.start();
-  expect(await deliver(kit, makeEvent(1))).toBe(204);
-  await until(() => kit.query(`select 1 from tasks where state = 'done'`).length === 1);
+  await until(() => kit.query('select 1 from alarms').length === 0);
   expect(await kit.stop()).toBe(0);
 });
 

@@ -2,6 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import type { Client, QueryConfig, QueryResult } from 'pg';
 import { systemClock } from '../../base/clock.ts';
+import type { Migrated } from '../site.ts';
 import { StoreError } from '../store.ts';
 import { faultOf, remedyOf, UNSYNCED } from './fault.ts';
 
@@ -42,7 +43,12 @@ export function addressOf(given: string): Address {
 export type Connection = ReturnType<typeof createConnection>;
 
 /** `owner`: it creates the schema, and brings it up to date. Others find it ready. */
-export function createConnection({ url, schema, name }: Address, owner: boolean, answerMs: number) {
+export function createConnection(
+  { url, schema, name }: Address,
+  owner: boolean,
+  answerMs: number,
+  onMigrated: (migrated: Migrated) => void = () => {},
+) {
   let client: Promise<Client> | undefined;
   let current: Client | undefined;
   let closed = false;
@@ -112,7 +118,8 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
         Object.assign(new Error('commits are not synced'), { code: UNSYNCED }),
       );
     sync = found;
-    if (owner) await migrate(opened, schema);
+    const from = owner ? await migrate(opened, schema) : 0;
+    if (from > 0) onMigrated({ from, to: STEPS.length });
     const shown = await opened.query(`select '${schema}' = any(current_schemas(false)) as inside`);
     inside = (shown.rows as { inside: boolean }[])[0]?.inside === true;
     const { version, oldest } = await versionOf(opened, schema);
@@ -121,7 +128,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
     if (version < STEPS.length)
       throw new StoreError(
         'missing',
-        `there is no store at ${name}, or it is of an older kit: start the receiver once`,
+        `there is no store at ${name}, or it is of an older kit: restart the receiver, or start it once`,
       );
   }
 
@@ -178,8 +185,11 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
   };
 }
 
-/** Applies missing migrations. Instances that start together wait for each other. */
-async function migrate(client: Client, schema: string): Promise<void> {
+/**
+ * Applies missing migrations. Instances that start together wait for each other. Resolves to the version before; 0: the
+ * schema is new, or lacked none.
+ */
+async function migrate(client: Client, schema: string): Promise<number> {
   await client.query('begin');
   try {
     await client.query(`select pg_advisory_xact_lock(hashtext('webhook-receiver-kit ' || $1))`, [schema]);
@@ -191,6 +201,7 @@ async function migrate(client: Client, schema: string): Promise<void> {
       await client.query(`delete from version; insert into version values (${STEPS.length}, ${OLDEST})`);
     }
     await client.query('commit');
+    return version < STEPS.length ? version : 0;
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;
