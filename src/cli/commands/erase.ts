@@ -16,7 +16,7 @@ const STEP = 500;
 export default {
   summary: "remove a person's messages; ids, times and outcomes stay",
   usage: `erase --sender <address> [--dry-run] [--json]
-       npx kit erase --event <key> [--event <key> …] [--dry-run] [--json]     and what contradicted it`,
+       npx kit erase --event <key> … [--dry-run] [--json]     and what contradicted it`,
   async run(args) {
     const { values } = parse(args, { text: ['sender'], lists: ['event'], flags: ['dry-run', 'json'], names: false });
     const { sender = '', event: keys = [], 'dry-run': dry = false } = values;

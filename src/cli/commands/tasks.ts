@@ -18,8 +18,9 @@ export default {
          [--older-than 30m|6h|2d] [--before ID] [--limit N] [--json]
        npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause
        npx kit tasks --lanes [--json]     the longest lanes, and what blocks each
-       npx kit tasks move --from OLD --to NEW     after a rename: its steps of setup, then its tasks.
-         New events overtake those that wait for OLD, unless it is paused: pause --all, reload, move, resume --all`,
+       npx kit tasks move --from OLD --to NEW     after a rename: its steps of setup, then its tasks
+         New events overtake those that wait for OLD. To keep the order:
+         pause --all, reload, move, resume --all`,
   async run(args) {
     const { values, positionals } = parse(args, {
       text: ['state', 'handler', 'group', 'older-than', 'before', 'limit', 'from', 'to'],
