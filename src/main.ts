@@ -203,9 +203,9 @@ async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
   await Promise.race([work, sleep(limitMs)]);
 }
 
-function refusalOf(faults: Fault[]): Error {
-  const words = faults.map(({ fault }) => fault);
-  if (faults.some(({ passes = false }) => !passes)) return new ConfigError(words);
+function refusalOf(late: Fault[]): Error {
+  const words = late.map(({ fault }) => fault);
+  if (late.some(({ passes = false }) => !passes)) return new ConfigError(words);
   return new StoreError('unwritable', words.join('\n'), undefined, true);
 }
 
