@@ -145,7 +145,8 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
   ownership = await siteOf(storeUrl, MOVE_FROM).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
-    onMigrated: ({ from, to, copy }) => log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
+    onMigrated: ({ from, to, copy }) =>
+      log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;
@@ -202,9 +203,9 @@ async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
   await Promise.race([work, sleep(limitMs)]);
 }
 
-function refusalOf(faults: Fault[]): Error {
-  const words = faults.map(({ fault }) => fault);
-  if (faults.some(({ passes = false }) => !passes)) return new ConfigError(words);
+function refusalOf(late: Fault[]): Error {
+  const words = late.map(({ fault }) => fault);
+  if (late.some(({ passes = false }) => !passes)) return new ConfigError(words);
   return new StoreError('unwritable', words.join('\n'), undefined, true);
 }
 

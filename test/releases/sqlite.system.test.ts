@@ -100,7 +100,11 @@ async function restoreFrom(file: string, root = '.'): Promise<void> {
   const run = (...args: string[]): ReturnType<typeof kitCommand> =>
     kitCommand(kit, { DATABASE_URL: `sqlite:${file}` }, args, root);
   try {
-    for (const args of [['backup', backup ?? ''], ['restore', given ?? ''], ['restore', backup ?? '']])
+    for (const args of [
+      ['backup', backup ?? ''],
+      ['restore', given ?? ''],
+      ['restore', backup ?? ''],
+    ])
       expect(await run(...args), args.join(' ')).toMatchObject({ code: EXIT.done });
   } finally {
     await kit.remove();
@@ -118,8 +122,13 @@ test('if run dies while the code is newer than the receiver, its line says so, a
     process.kill(await kit.alive('run'), 'SIGKILL');
     const said = /run cannot start; retrying/;
     await until(() => said.test(kit.output()), 'run to be refused');
-    const line = kit.output().split('\n').find((one) => said.test(one));
-    expect(line).toContain(`the store at ${path} is of an older kit than this code: restart the receiver`);
+    const line = kit
+      .output()
+      .split('\n')
+      .find((one) => said.test(one));
+    expect(line).toContain(
+      `the store at ${path} is of an older kit than this code: start the receiver once, or restart it`,
+    );
     expect(await deliver(kit, makeEvent(1))).toBe(204);
     expect(await kit.stop()).toBe(EXIT.done);
     await kit.start();

@@ -1,7 +1,17 @@
 // The copy of a store before its migration: only its owner can read it, and a try that fails leaves neither a part of it nor
 // a changed store.
 import { execFileSync } from 'node:child_process';
-import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -116,7 +126,7 @@ test('a copy that fails leaves nothing beside the store', () => {
 
 test('without room for the copy, nothing is begun: the error says how much is missing, and may pass', ({ skip }) => {
   const at = smallDisk();
-  if (at === undefined) return skip('no right to mount a disk');
+  skip(at === undefined, 'no right to mount a disk');
   const { db, path, run } = storeIn(at);
   db.exec(`insert into one values (1, hex(zeroblob(1000000)))`);
   write('002.sql', 'alter table one add column m integer;');

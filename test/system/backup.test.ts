@@ -130,7 +130,9 @@ test('restore says of an empty file and of a part of a backup what they are, and
   const { size } = statSync(copy);
   for (const part of [size / 2, 5_000, 4_096, 50]) {
     truncateSync(copy, part);
-    const err = expect.stringMatching(/copy\.db is (incomplete or damaged|not a store of this kit, or only a part of one)/);
+    const err = expect.stringMatching(
+      /copy\.db is (incomplete or damaged|not a store of this kit, or only a part of one)/,
+    );
     expect(await cli('restore', copy), `${part} bytes`).toMatchObject({ code: 69, err });
   }
   expect(kit.query('select * from events')).toHaveLength(1);

@@ -214,7 +214,9 @@ test('E43: failure_run does not say that the webhook is off, if all were refused
 test('failure_run says that the clock may be wrong by more than a day, if timestamps are that far off', () => {
   const failures = { ...calm.failures, causes: { far_timestamp: 15 } };
   const said = words('failure_run', seen({ failureRun: 15, failures }));
-  expect(said).toMatch(/refused unread \(15 × far_timestamp\): the clock of this machine may be wrong by more than a day/);
+  expect(said).toMatch(
+    /refused unread \(15 × far_timestamp\): the clock of this machine may be wrong by more than a day/,
+  );
 });
 
 test.each<[string, number, number, RegExp]>([

@@ -205,7 +205,9 @@ function requireWhole(copy: string, name: string): { id: string; paused: string[
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     const { code = '' } = (error.cause ?? {}) as { code?: string };
-    const words = /NOTADB|CORRUPT|SHORT_READ/.test(code) ? `${name} is incomplete or damaged (${code}): take another backup` : error.message.replaceAll(copy, name);
+    const words = /NOTADB|CORRUPT|SHORT_READ/.test(code)
+      ? `${name} is incomplete or damaged (${code}): take another backup`
+      : error.message.replaceAll(copy, name);
     throw new StoreError(error.code, words, error);
   }
   for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
