@@ -126,7 +126,9 @@ test('if run dies while the code is newer than the receiver, its line says so, a
       .output()
       .split('\n')
       .find((one) => said.test(one));
-    expect(line).toContain(`the store at ${path} is of an older kit than this code: restart the receiver`);
+    expect(line).toContain(
+      `the store at ${path} is of an older kit than this code: start the receiver once, or restart it`,
+    );
     expect(await deliver(kit, makeEvent(1))).toBe(204);
     expect(await kit.stop()).toBe(EXIT.done);
     await kit.start();

@@ -45,9 +45,9 @@ export function looking(suite: Suite<Store>): void {
 
     test('after a day one sample a minute is kept, after eight days none', async () => {
       for (const at of [0, 10_000, 60_000]) await store.read.sample(T0 + at);
-      await store.read.sample(T0 + 86_400_000 + 120_000);
+      await store.keep.thinSamples(T0 + 86_400_000 + 120_000);
       expect(await sampled(10_000)).toEqual([0, 60_000]);
-      await store.read.sample(T0 + 9 * 86_400_000);
+      await store.keep.thinSamples(T0 + 9 * 86_400_000);
       expect(await sampled(10_000)).toEqual([]);
     });
 

@@ -79,7 +79,7 @@ test('a disk that is full at the start is unreachable, with exit code 69, and th
   skip,
 }) => {
   const at = mkdtempSync(join(tmpdir(), 'kit-full-'));
-  skip(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', at]).status !== 0, 'no right to mount');
+  skip(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', at]).status !== 0, 'no right to mount a disk');
   onTestFinished(() => void spawnSync('umount', ['-l', at]));
   const filler = join(at, 'filler');
   const kit = await newKit({}, { DATABASE_URL: `sqlite:${join(at, 'events.db')}` });

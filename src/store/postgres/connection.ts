@@ -128,7 +128,7 @@ export function createConnection(
     if (version < STEPS.length)
       throw new StoreError(
         'missing',
-        `there is no store at ${name}, or it is of an older kit: restart the receiver, or start it once`,
+        `there is no store at ${name}, or it is of an older kit: start the receiver once, or restart it`,
       );
   }
 

@@ -52,7 +52,7 @@ function requireRoom(path: string): void {
   const [least, left] = [needed, free].map((bytes) => (bytes / MB).toFixed(1));
   throw new StoreError(
     'unwritable',
-    `${path} is of an older kit and is copied before it is migrated: ${left} MB are free, and the copy needs ${least} MB. Make room, see df -h`,
+    `${path} is of an older kit and is copied before it is migrated: ${left} MB are free, and the copy needs ${least} MB. Make room, see df -h (DATABASE_URL)`,
     undefined,
     true,
   );

@@ -112,7 +112,7 @@ export function requireVersion(db: Connection, path: string): void {
   if (versionOf(db) < STEPS.length)
     throw new StoreError(
       'missing',
-      `the store at ${path} is of an older kit than this code: restart the receiver, or start it once`,
+      `the store at ${path} is of an older kit than this code: start the receiver once, or restart it`,
     );
 }
 
