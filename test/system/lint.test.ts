@@ -16,7 +16,10 @@ function emptyFolder(): string {
 }
 
 async function reportOf(folder: string, paths: string[]): Promise<string> {
-  const args = [OXLINT, '--type-aware', '--deny-warnings', '-c', resolve('.oxlintrc.json'), ...paths];
+  return outputOf([OXLINT, '--type-aware', '--deny-warnings', '-c', resolve('.oxlintrc.json'), ...paths], folder);
+}
+
+async function outputOf(args: string[], folder: string): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: folder }).catch(
     (error: { stdout: string }) => error,
   );
@@ -41,10 +44,10 @@ test.each(['ctx.complete(() => {});', `ctx.service.call('GetSession', { id: even
   },
 );
 
-test('a handler in JavaScript and an own app bring no finding in files of the kit', async () => {
+test('a handler in JavaScript and an own app bring no findings of lint and of unused files', async () => {
   const folder = emptyFolder();
   cpSync('src', join(folder, 'src'), { recursive: true });
-  for (const file of ['package.json', 'tsconfig.json']) cpSync(file, join(folder, file));
+  for (const file of ['package.json', 'tsconfig.json', 'knip.json']) cpSync(file, join(folder, file));
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
   const plain = `import { defineHandler } from '#kit';
 export default defineHandler({ on: 'MessageReceived', handle({ data }, ctx) { ctx.log.info({ is: data.is_group }); } });\n`;
@@ -54,6 +57,8 @@ export default defineHandler({ on: 'MessageReceived', handle({ data }, ctx) { ct
   writeFileSync(join(folder, 'app/counts.ts'), own);
   const paths = ['app', 'src/handlers', ...globSync('src/**/*.js')];
   expect(await reportOf(folder, paths)).toMatch(/^Found 0 warnings and 0 errors\.$/m);
+  const unused = await outputOf([resolve('node_modules/knip/bin/knip.js'), '--include', 'files'], folder);
+  expect(unused.match(/^(app|src)\/.*/gm)).toBe(null);
 });
 
 test('npm run check lints handlers and templates with types', () => {
