@@ -70,7 +70,7 @@ export type Report =
   /** Sent before a file is loaded or set up. If the process ends during that, this file ended it. */
   | { type: 'at'; file: string; stage: 'load' | 'setup' }
   | { type: 'loaded'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
-  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[] }
+  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
   | { type: 'faults'; faults: string[] }
   | { type: 'exit cause'; cause: ExitCause }
   | { type: 'ready' }
