@@ -71,7 +71,7 @@ export type Report =
   /** Sent before a file is loaded or set up. If the process ends during that, this file ended it. */
   | { type: 'at'; file: string; stage: 'load' | 'setup' }
   | { type: 'loaded'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
-  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[] }
+  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
   /** `passes`: the same start may succeed later. */
   | { type: 'faults'; faults: string[]; passes?: boolean }
   | { type: 'exit cause'; cause: ExitCause }

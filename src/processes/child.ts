@@ -193,6 +193,8 @@ export function createChild(options: ChildOptions) {
     },
     /** The handlers that were loaded last. */
     handlers: () => handlers,
+    /** What the process found odd in them, without a fault. */
+    notes: () => current?.notes() ?? [],
     /** The handler files that the process at work left out. */
     broken: () => broken,
     /** The boot number of the process at work. Null: no process is at work. */

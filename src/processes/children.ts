@@ -208,6 +208,8 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     report: (account: Account) => keep.send({ type: 'account', account }),
     /** The names of the handlers that `run` has loaded. */
     handlers: names,
+    /** What `run` found odd in them, without a fault. */
+    warnings: () => run.notes(),
     reload: () => inTurn(reload),
     restartKeep: () =>
       inTurn(async () => {

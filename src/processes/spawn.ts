@@ -53,6 +53,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
   const stages = { loaded: stage(), prepared: stage(), ready: stage() };
   const ended = Promise.withResolvers<Exit>();
   let handlers: LoadedHandler[] = [];
+  let notes: string[] = [];
   let cause: Exit['cause'];
   let at: Exit['at'];
   let hung = false;
@@ -78,7 +79,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     else if (message.type === 'ready') stages.ready.resolve({ faults: [] });
     else if (message.type === 'loaded' || message.type === 'prepared') {
       at = undefined;
-      handlers = message.handlers;
+      ({ handlers, notes } = message);
       stages[message.type].resolve({ faults: message.faults });
     }
   });
@@ -128,6 +129,8 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     ended: ended.promise,
     /** The handlers that the process reported last. */
     handlers: () => handlers,
+    /** What the process found odd in the handlers, without a fault. */
+    notes: () => notes,
     send,
     kill: (signal: NodeJS.Signals) => void child.kill(signal),
     endIfSilent,

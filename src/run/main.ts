@@ -89,11 +89,16 @@ await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) }
 async function prepare(): Promise<void> {
   const store = trial ?? openFor(loadConfigOfRun(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
-  const onMore = (fields: object): void => logOf(loadConfigOfRun(env)).warn(fields, MORE_RAN);
+  const notes = notesOf(folder.handlers);
+  const onMore = (fields: { handler: string }): void => {
+    logOf(loadConfigOfRun(env)).warn(fields, MORE_RAN);
+    notes.push(`${fields.handler}: ${MORE_RAN}`);
+  };
   try {
     // With `check` each setup runs twice, because a setup must accept the tables that it created before.
     for (let times = trial ? 2 : 1; times > 0; times--)
       await setUpHandlers(folder, { store, scopes, onFile: at, onMore });
+    notes.push(...(await goneIn(store)));
   } catch (error) {
     const passes = error instanceof StoreError && error.passes;
     await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`], passes);
@@ -102,7 +107,7 @@ async function prepare(): Promise<void> {
   // Waits until rejections that the setups left unhandled have been reported.
   await settled();
   folder.over = true;
-  await owner.say({ type: 'prepared', ...loaded() });
+  await owner.say({ type: 'prepared', ...loaded(), notes });
 }
 
 async function start({ boot, instance }: Orders): Promise<void> {
@@ -183,6 +188,19 @@ async function noteGone<Result>(options: RunOptions, store: Store, register: () 
         'this handler is gone, and events waited for it: if it comes back, npx kit rerun makes their tasks',
       );
   return result;
+}
+
+/** For people: handlers that no file has, while tasks wait for them. A broken file may have any of these names. */
+async function goneIn(store: Store): Promise<string[]> {
+  if (folder.faults.size > 0 || without.length > 0) return [];
+  const names = [...folder.handlers.values()].map(({ name }) => name);
+  const known = (await orNone(() => store.read.handlers(store.now()))) ?? [];
+  return known
+    .filter(({ name, waiting }) => waiting > 0 && !names.includes(name))
+    .map(({ name, waiting }) => {
+      const tasks = waiting === 1 ? '1 task waits' : `${waiting} tasks wait`;
+      return `${name} is gone, ${tasks}: npx kit tasks move --from ${name} --to <name>`;
+    });
 }
 
 function logOf({ LOG_LEVEL: level, LOG_FORMAT: format }: Config): Logger {

@@ -1,4 +1,5 @@
 // src/processes/README.md agrees with the code about the systemd unit, the proxies, the container and the log lines.
+import { execFileSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
@@ -62,9 +63,11 @@ test('the text about the container agrees with compose.yaml', () => {
   expect(new Set(services)).toEqual(new Set(['receiver']));
 });
 
-test('the kit starts with the placeholder of the secret', () => {
-  const placeholder = /`(whsec_\w+)`/.exec(text)?.[1] ?? '';
-  expect(loadConfig({ WEBHOOK_SECRET: placeholder }).WEBHOOK_SECRET).toEqual([placeholder]);
+test('the kit starts with the secret that the command of the checklist makes', () => {
+  const command = /`(echo whsec_[^`]+)`/.exec(text)?.[1] ?? '';
+  const secret = execFileSync('sh', ['-c', command], { encoding: 'utf8' }).trim();
+  expect(secret).toMatch(/^whsec_\w{32}$/);
+  expect(loadConfig({ WEBHOOK_SECRET: secret }).WEBHOOK_SECRET).toEqual([secret]);
 });
 
 test.each(['ready for deliveries', 'safe to remove', '.before-', '.replaced-', 'webhook.ping'])(

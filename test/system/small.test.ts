@@ -34,6 +34,15 @@ describe.each([[[]], [['--tools']]])('npm run init with %j', (options) => {
     expect(output).toMatch(/Test Files +\d+ passed \(\d+\)/);
   });
 
+  test('it debugs the open test, and npm run dev only with tools', () => {
+    const { configurations } = JSON.parse(readFileSync(join(small, '.vscode/launch.json'), 'utf8')) as {
+      configurations: { name: string }[];
+    };
+    const names = configurations.map(({ name }) => name);
+    expect(names).toContain('the open test');
+    expect(names.includes('npm run dev')).toBe(options.length > 0);
+  });
+
   test('its documents link only to what it has', () => {
     const documents = globSync('**/*.md', { cwd: small, exclude: ['node_modules'] });
     expect(documents).toContain('src/processes/README.md');
