@@ -76,7 +76,7 @@ function storeOf(server = '', also = {}): { env: Record<string, string>; globalS
 }
 
 function rank({ moduleId }: TestSpecification): number {
-  const place = LONG.findIndex((name) => moduleId.includes(`/test/${name}.`));
+  const place = LONG.findIndex((file) => moduleId.includes(`/test/${file}.`));
   return place === -1 ? LONG.length : place;
 }
 

@@ -10,6 +10,7 @@ import { createLog } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
 import { filesForAll } from './base/secrets.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
+import type { Fault } from './processes/child.ts';
 import { createChildren, STOP_MS } from './processes/children.ts';
 import { createLeadership } from './processes/leadership.ts';
 import type { ReceiveModule } from './receive/module.ts';
@@ -92,7 +93,7 @@ async function start(given: Config): Promise<void> {
   const work = async (): Promise<void> => {
     await leadership.join();
     const late = await children.start();
-    if (late.length > 0) throw new ConfigError(late);
+    if (late.length > 0) throw refusalOf(late);
   };
   // While a store is moved, only deliveries may change it.
   if (!ownership?.move) await work();
@@ -131,16 +132,7 @@ async function start(given: Config): Promise<void> {
     process.exit(EXIT.done);
   }
 
-  // Nothing more is written. Other instances find that this one gives no sign of life, and give its tasks back. It must
-  // not be started again before a person has updated this clone, so systemd is told by the exit code.
-  onNewer = async ({ message }) => {
-    if (stopping.draining) return;
-    stopping.draining = true;
-    log.fatal(`stopping: ${message}`);
-    await within(Promise.all([children.kill(), drainServer(server, receiver.waiting)]), OLDER_MS);
-    process.exit(EXIT.configuration);
-  };
-
+  onNewer = (error) => endOlder(error, stopping, () => drainServer(server, receiver.waiting));
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
   if (sandbox) process.on('disconnect', () => void stop('the parent process ended'));
   const reload = createReloads(store, (changed) => receiver.useConfig(changed));
@@ -155,10 +147,28 @@ async function start(given: Config): Promise<void> {
   log.info({ pid: process.pid, port, ...about, ms }, 'ready for deliveries');
 }
 
+/**
+ * Ends without a further write. Other instances find that this one gives no sign of life, and give its tasks back. A person
+ * must update this clone first, so the exit code tells systemd not to start it again.
+ */
+async function endOlder(
+  { message }: StoreError,
+  stopping: { draining: boolean },
+  drain: () => Promise<void>,
+): Promise<void> {
+  if (stopping.draining) return;
+  stopping.draining = true;
+  log.fatal(`stopping: ${message}`);
+  await within(Promise.all([children.kill(), drain()]), OLDER_MS);
+  process.exit(EXIT.configuration);
+}
+
 async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
   ownership = await siteOf(storeUrl, MOVE_FROM).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
+    onMigrated: ({ from, to, copy }) =>
+      log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;
@@ -213,6 +223,12 @@ function createReloads(store: Store, useConfig: (changed: Config) => void): () =
 
 async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
   await Promise.race([work, sleep(limitMs)]);
+}
+
+function refusalOf(late: Fault[]): Error {
+  const words = late.map(({ fault }) => fault);
+  if (late.some(({ passes = false }) => !passes)) return new ConfigError(words);
+  return new StoreError('unwritable', words.join('\n'), undefined, true);
 }
 
 async function refuse(error: unknown): Promise<never> {

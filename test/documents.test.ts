@@ -9,7 +9,7 @@ const DOCUMENTS = globSync(['**/*.md', '.github/*.md'], { exclude: ['**/node_mod
   path.replaceAll('\\', '/'),
 );
 /** Maximum number of words in the README, and in all documents together. Raise `all` for documents of your own. */
-const LONGEST = { readme: 1_500, all: 17_000 };
+const LONGEST = { readme: 1_500, all: 18_000 };
 const MOST_WORDS = 25;
 /** Files of small repositories (`npm run init`). Their links begin at the root of such a repository. */
 const OWN_FILES = 'src/tools/init/files/';

@@ -25,6 +25,6 @@ function freeBytes(): number {
 }
 
 export default function makeFolder(): void {
-  mkdirSync(folder);
+  mkdirSync(folder, { recursive: true });
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino, type Logger } from 'pino';
 import type { Clock } from '../src/base/clock.ts';
+import type { Signer } from '../src/store/keep.ts';
 import type { Store } from '../src/store/store.ts';
 import { storeKind, type Queries } from './stores.ts';
 
@@ -62,4 +63,11 @@ export function createStoreFile(): StoreFile {
       rmSync(folder, { recursive: true });
     },
   };
+}
+
+/** As if the service had signed a good delivery at this time. */
+export async function confirmClock(store: Pick<Store, 'state'>, at: number): Promise<void> {
+  const times = { firstAt: at, lastAt: at, aloneAt: null, goneAt: null };
+  const signer: Signer = { fingerprint: 'test', number: 1, hits: 1, mayGo: false, ...times };
+  await store.state.note({}, { signers: JSON.stringify([signer]) });
 }

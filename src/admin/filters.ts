@@ -31,6 +31,7 @@ export const eventQuery = z.object({
   handler: z.string().optional(),
   state: taskState.optional(),
   contradicted: z.union([z.boolean(), z.stringbool()]).optional(),
+  unseen: z.union([z.boolean(), z.stringbool()]).optional(),
   since: time.optional(),
   until: time.optional(),
   q: z.string().max(200).optional(),

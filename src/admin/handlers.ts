@@ -25,7 +25,8 @@ export async function pauseHandler(
 
 /** Ends the pause of the handler, or every pause (null). Resolves to a message. Throws AdminError. */
 export async function resumeHandler(store: Handlers, handler: string | null, now: number): Promise<string> {
-  if (handler !== null) await handlerNamed(store, handler, now);
+  // A name can be paused before its handler is loaded: tasks move.
   if (await store.admin.resume(handler, now)) return `${handler === null ? 'all handlers go' : `${handler} goes`} on`;
+  if (handler !== null) await handlerNamed(store, handler, now);
   throw new AdminError('missing', handler === null ? 'no handler is paused' : `${handler} is not paused`);
 }

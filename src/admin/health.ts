@@ -62,9 +62,9 @@ function pauses({ paused }: Status): string {
 function well(status: Status): string {
   const { events, tasks, unassigned, reconcile, watermark, lastDeliveryAt } = status;
   if (events === 0)
-    return 'All is ready, and nothing has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+    return 'All is ready, and nothing has come yet: register the webhook, or enable it if it is off, then send its test event. npx kit doctor checks the way.';
   if (lastDeliveryAt === null)
-    return 'No delivery of the service has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+    return 'No delivery of the service has come yet: register the webhook, or enable it if it is off, then send its test event. npx kit doctor checks the way.';
   const waiting = tasks.ready + tasks.held + tasks.running + unassigned;
   const work =
     waiting === 0

@@ -28,7 +28,9 @@ function work(path: string, to: string): Outcome {
   try {
     return { bytes: backUp(path, to) };
   } catch (error) {
-    return { ...(error instanceof StoreError && { code: error.code }), fault: describe(error).message };
+    // The message of a StoreError holds that of its cause.
+    if (error instanceof StoreError) return { code: error.code, fault: error.message };
+    return { fault: describe(error).message };
   }
 }
 

@@ -1,16 +1,13 @@
 // The copies in BACKUP_DIR. Names hold when the store was created, and only copies of this same store are ever removed:
 // if a store is lost, the empty one that follows must not push its backups out. A restored store counts as the same one,
 // because a person chose it, and the folder would otherwise grow with each restore.
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { basename, dirname, join, parse } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { basename, join, parse } from 'node:path';
 import { describe } from '../base/errors.ts';
-import { freeBytesOf } from '../store/sqlite/folder.ts';
+import { requireRoom } from './room.ts';
 
 /** What follows the name of the store. A copy that is not verified yet has a further suffix. */
 const NAME = /^-[0-9a-z]+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db(\.part.*)?$/;
-const MB = 1024 * 1024;
-/** On the disk of the store, a backup leaves this room. With less, the alarm `disk_low` is raised. */
-const LEFT_BYTES = 640 * MB;
 
 export type BackupFolder = ReturnType<typeof createBackupFolder>;
 
@@ -46,14 +43,7 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
       if (existsSync(dir)) for (const name of copies(true, false)) rmSync(join(dir, name), { force: true });
     },
     /** Throws if there is no room for a copy of a store of this size. */
-    requireRoom(storeBytes: number): void {
-      const isSameDisk = statSync(dir).dev === statSync(dirname(storePath)).dev;
-      const needed = storeBytes * 1.1 + (isSameDisk ? LEFT_BYTES : 0);
-      const free = freeBytesOf(join(dir, stem));
-      if (free >= needed) return;
-      const [least, left] = [needed, free].map((bytes) => Math.ceil(bytes / MB));
-      throw new Error(`${left} MB are free, and a backup needs ${least} MB: make room, or lower BACKUP_KEEP`);
-    },
+    requireRoom: (storeBytes: number): void => requireRoom(storePath, join(dir, stem), storeBytes),
     /** The path of a new copy. `at`: Unix milliseconds. */
     nameAt(at: number): string {
       return join(dir, `${own}${new Date(at).toISOString().slice(0, 19).replaceAll(':', '-')}Z.db`);

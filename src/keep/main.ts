@@ -66,7 +66,7 @@ async function start({ boot, instance, leads }: Orders): Promise<void> {
   void leading.promise.then(() =>
     loops.push(
       startLoop(createCheckpointer(store), recover),
-      startLoop(createPruner({ store, clock, retentionDays, payloadDays }), recover),
+      startLoop(createPruner({ store, clock, log, retentionDays, payloadDays }), recover),
       startLoop(async () => {
         await store.read.sample(clock.now());
         return SAMPLE_MS - (clock.now() % SAMPLE_MS);

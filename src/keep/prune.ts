@@ -1,9 +1,12 @@
 // Removes finished events after their retention, in steps so small that no delivery waits long. An event above the
 // watermark loses only its body. Without a cursor or a watermark an event keeps its row while the service may repeat
-// its delivery. Only running time of `keep` counts for this, so that a clock step makes no event look older.
+// its delivery. Only running time of `keep` counts for this. Ages are measured at a time that the clock alone cannot raise
+// (trusted-time.ts). So a clock step makes no event look older.
+import { iso, type Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { Pruned, Receipt, Receipts } from '../store/keep.ts';
 import type { Store } from '../store/store.ts';
-import type { Clock } from '../base/clock.ts';
-import type { Receipt, Receipts } from '../store/keep.ts';
+import { aheadMs, trustedTime } from './trusted-time.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;
@@ -12,20 +15,26 @@ const BREATH_MS = 20;
 const REST_MS = 600_000;
 /** The service repeats a delivery for 7 h 42 min 30 s (contract 3.3). */
 const REPEATS_MS = 8 * 3_600_000;
-const MARK_MS = 3_600_000;
+const HOUR_MS = 3_600_000;
+const AHEAD =
+  'the clock is more than a day ahead of the time that good deliveries and running time confirm: see timedatectl; until the next good delivery, pruning measures ages at the confirmed time';
 
 export interface PruneOptions {
-  store: Pick<Store, 'keep' | 'state'>;
+  store: Pick<Store, 'keep' | 'read' | 'state'>;
   clock: Clock;
+  log: Logger;
   retentionDays: number;
   payloadDays: number;
 }
 
 /** The step of a loop. */
-export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions) {
+export function createPruner({ store, clock, log, retentionDays, payloadDays }: PruneOptions) {
+  const notes = createNotes(log, clock);
   let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
   let after: Receipt | null = null;
   let settled = 0;
+  /** Ages are measured at this time, Unix milliseconds. */
+  let at = 0;
   /** When this process last stored its running time, in monotonic milliseconds. Null: not yet. */
   let markedAt: number | null = null;
 
@@ -33,34 +42,62 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
     const known = await store.state.get('receipts');
     const ranMs = markedAt === null ? sinceLastRun(known, clock.now()) : clock.monotonic() - markedAt;
     markedAt = clock.monotonic();
-    const receipts = markReceipt(known, { at: clock.now(), ranMs, event: await store.keep.newestEvent() });
+    const now = clock.now();
+    const trusted = await trustedTime(store, now, known, ranMs);
+    const receipts = markReceipt(known, { at: now, ranMs, event: await store.keep.newestEvent() });
     settled = settledUpTo(receipts);
-    await store.state.note({}, { receipts: JSON.stringify(receipts) });
+    at = Math.min(now, trusted.at);
+    if (aheadMs(now, trusted) > 0) notes.ahead(trusted.at);
+    await store.state.note({}, { receipts: JSON.stringify({ ...receipts, trusted }) });
   }
 
   return async (): Promise<number> => {
-    const before = (days: number): number => clock.now() - days * DAY_MS;
+    const before = (days: number): number => at - days * DAY_MS;
     if (stage === 'mark') {
       await mark();
       stage = 'rows';
     } else if (stage === 'rows') {
-      after = await store.keep.prune({
-        now: clock.now(),
-        before: before(retentionDays),
-        settled,
-        after,
-        limit: STEP,
-      });
+      const step = { now: at, before: before(retentionDays), settled, after, limit: STEP };
+      after = notes.pruned(await store.keep.prune(step));
       if (after === null) stage = payloadDays < retentionDays ? 'bodies' : 'rest';
     } else if (stage === 'bodies') {
-      after = await store.keep.purge(before(payloadDays), after, STEP);
+      after = notes.pruned(await store.keep.purge(before(payloadDays), after, STEP));
       if (after === null) stage = 'rest';
     } else {
       await store.keep.sweep(before(retentionDays));
+      await store.keep.thinSamples(at);
+      notes.ended();
       stage = 'mark';
       return REST_MS;
     }
     return BREATH_MS;
+  };
+}
+
+/** Logs, at most once an hour, what was removed, and that the clock is ahead. */
+function createNotes(log: Logger, clock: Clock) {
+  const removed = { rows: 0, bodies: 0 };
+  const saidAfter = { removed: -Infinity, ahead: -Infinity };
+  function mayBeSaid(what: keyof typeof saidAfter): boolean {
+    if (clock.monotonic() - saidAfter[what] < HOUR_MS) return false;
+    saidAfter[what] = clock.monotonic();
+    return true;
+  }
+  return {
+    /** Returns where to continue. */
+    pruned({ next, rows, bodies }: Pruned): Receipt | null {
+      removed.rows += rows;
+      removed.bodies += bodies;
+      return next;
+    },
+    ended(): void {
+      if (removed.rows + removed.bodies === 0 || !mayBeSaid('removed')) return;
+      log.info({ ...removed }, 'events and bodies older than their retention were removed');
+      Object.assign(removed, { rows: 0, bodies: 0 });
+    },
+    ahead(trustedAt: number): void {
+      if (mayBeSaid('ahead')) log.warn({ since: iso(trustedAt) }, AHEAD);
+    },
   };
 }
 
@@ -77,7 +114,7 @@ export function markReceipt(
 ): Receipts {
   const ran = (known?.ranMs ?? 0) + ranMs;
   const marks = known?.marks ?? [];
-  const due = ran - (marks.at(-1)?.ranMs ?? -Infinity) >= MARK_MS;
+  const due = ran - (marks.at(-1)?.ranMs ?? -Infinity) >= HOUR_MS;
   const all = due ? [...marks, { ranMs: ran, event }] : marks;
   const last = all.findLastIndex((one) => ran - one.ranMs >= REPEATS_MS);
   return { at, ranMs: ran, marks: all.slice(Math.max(0, last)) };

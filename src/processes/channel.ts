@@ -2,6 +2,7 @@
 // life, follows orders, and ends as soon as the main process ends.
 import { Worker } from 'node:worker_threads';
 import type { Alarm } from '../store/read.ts';
+import { StoreError } from '../store/store.ts';
 import { ConfigError } from '../config.ts';
 import { EXIT, throwUncaught } from '../base/errors.ts';
 import { startOf } from '../base/process-start.ts';
@@ -70,8 +71,9 @@ export type Report =
   /** Sent before a file is loaded or set up. If the process ends during that, this file ended it. */
   | { type: 'at'; file: string; stage: 'load' | 'setup' }
   | { type: 'loaded'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
-  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[] }
-  | { type: 'faults'; faults: string[] }
+  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
+  /** `passes`: the same start may succeed later. */
+  | { type: 'faults'; faults: string[]; passes?: boolean }
   | { type: 'exit cause'; cause: ExitCause }
   | { type: 'ready' }
   | { type: 'beat' }
@@ -92,10 +94,12 @@ export function joinOwner() {
   }
 
   async function giveUp(error: unknown): Promise<void> {
-    // The configuration may have become faulty after the main process read it, for example the file of a secret.
-    if (!(error instanceof ConfigError)) return throwUncaught(error);
-    await say({ type: 'faults', faults: error.faults });
-    process.exit(EXIT.configuration);
+    // The configuration may have become faulty after the main process read it, for example the file of a secret. The
+    // store may be locked now, or of another version than this code, which was updated while the main process runs.
+    const isStore = error instanceof StoreError;
+    if (!isStore && !(error instanceof ConfigError)) return throwUncaught(error);
+    await say({ type: 'faults', faults: isStore ? [error.message] : error.faults, passes: isStore && error.passes });
+    process.exit(isStore ? EXIT.unreachable : EXIT.configuration);
   }
 
   function on<Message extends Orders | Statement>(type: Message['type'], work: (message: Message) => void): void {

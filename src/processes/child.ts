@@ -20,6 +20,8 @@ const WAKE_MS = 5;
 export interface Fault {
   file: string | null;
   fault: string;
+  /** Set if the fault may pass by itself. */
+  passes?: boolean;
 }
 
 export interface ChildOptions extends Pick<SpawnOptions, 'memory' | 'entry'> {
@@ -141,7 +143,7 @@ export function createChild(options: ChildOptions) {
       if (faults.length > 0 && !stopped.aborted)
         log.error(
           { role, faults: faults.map(({ fault }) => fault) },
-          `${role} cannot start; retrying. Fix the error above`,
+          `${role} cannot start; retrying. Fix the faults in this line`,
         );
     }
   }
@@ -191,6 +193,8 @@ export function createChild(options: ChildOptions) {
     },
     /** The handlers that were loaded last. */
     handlers: () => handlers,
+    /** What the process found odd in them, without a fault. */
+    notes: () => current?.notes() ?? [],
     /** The handler files that the process at work left out. */
     broken: () => broken,
     /** The boot number of the process at work. Null: no process is at work. */
@@ -200,7 +204,7 @@ export function createChild(options: ChildOptions) {
 }
 
 function problemsOf(role: string, failed: Failed): Fault[] {
-  const faults =
-    'refused' in failed ? failed.refused : [`${role} ended with ${howOf(failed.exit)} before it was ready`];
-  return faults.map((fault) => ({ file: null, fault }));
+  if ('refused' in failed)
+    return failed.refused.map((fault) => ({ file: null, fault, ...(failed.passes && { passes: true }) }));
+  return [{ file: null, fault: `${role} ended with ${howOf(failed.exit)} before it was ready` }];
 }

@@ -120,7 +120,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
   async function startKeep(): Promise<void> {
     if (ending) return;
     const problems = textsOf(await keep.start());
-    if (problems.length > 0) log.error({ problems }, 'cannot start; retrying. Fix the error above');
+    if (problems.length > 0) log.error({ problems }, 'keep cannot start; retrying. Fix the problems in this line');
   }
 
   /**
@@ -175,9 +175,9 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
      * Runs the setups and, without faults and if this instance leads, starts `run`. Resolves with the faults that prevent
      * the start, or with none.
      */
-    async start() {
+    async start(): Promise<Fault[]> {
       const faults = await run.prepare();
-      return textsOf(faults.length > 0 || !standing().leads ? faults : await run.start());
+      return faults.length > 0 || !standing().leads ? faults : run.start();
     },
     /** This instance leads from now on. */
     lead: () =>
@@ -185,7 +185,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
         if (ending || !standing().leads) return;
         keep.lead();
         const faults = textsOf(await run.start());
-        if (faults.length > 0) log.error({ faults }, 'run cannot start; retrying. Fix the error above');
+        if (faults.length > 0) log.error({ faults }, 'run cannot start; retrying. Fix the faults in this line');
       }),
     /** This instance no longer leads: what runs is killed, because another instance may run it already. */
     standBy: () =>
@@ -208,6 +208,8 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     report: (account: Account) => keep.send({ type: 'account', account }),
     /** The names of the handlers that `run` has loaded. */
     handlers: names,
+    /** What `run` found odd in them, without a fault. */
+    warnings: () => run.notes(),
     reload: () => inTurn(reload),
     restartKeep: () =>
       inTurn(async () => {

@@ -31,10 +31,10 @@ export interface SpawnOptions {
 
 /**
  * `faults`: the stage was reached, and these files have faults. `refused`: it was not reached, because of faults that
- * concern no file. `exit`: it was not reached, because the process ended.
+ * concern no file; if it `passes`, a later start may succeed. `exit`: it was not reached, because the process ended.
  */
 export type Reached = { faults: FileFault[] } | Failed;
-export type Failed = { refused: string[] } | { exit: Exit };
+export type Failed = { refused: string[]; passes: boolean } | { exit: Exit };
 
 export type Spawned = ReturnType<typeof spawnChild>;
 
@@ -53,6 +53,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
   const stages = { loaded: stage(), prepared: stage(), ready: stage() };
   const ended = Promise.withResolvers<Exit>();
   let handlers: LoadedHandler[] = [];
+  let notes: string[] = [];
   let cause: Exit['cause'];
   let at: Exit['at'];
   let hung = false;
@@ -74,11 +75,11 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     if (message.type === 'wake') onWake();
     else if (message.type === 'exit cause') cause = message.cause;
     else if (message.type === 'at') at = message;
-    else if (message.type === 'faults') fail({ refused: message.faults });
+    else if (message.type === 'faults') fail({ refused: message.faults, passes: message.passes ?? false });
     else if (message.type === 'ready') stages.ready.resolve({ faults: [] });
     else if (message.type === 'loaded' || message.type === 'prepared') {
       at = undefined;
-      handlers = message.handlers;
+      ({ handlers, notes } = message);
       stages[message.type].resolve({ faults: message.faults });
     }
   });
@@ -128,6 +129,8 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     ended: ended.promise,
     /** The handlers that the process reported last. */
     handlers: () => handlers,
+    /** What the process found odd in the handlers, without a fault. */
+    notes: () => notes,
     send,
     kill: (signal: NodeJS.Signals) => void child.kill(signal),
     endIfSilent,

@@ -67,7 +67,7 @@ export function judgeSignatures(seen: SignatureEvidence): SignatureJudgement {
   }
   return {
     mismatch: true,
-    words: `${badSignatures} deliveries since ${badSince} match no secret in WEBHOOK_SECRET, and no good delivery came since. Guess: the secret of the webhook has changed, or was never set here: put it before the old one (WEBHOOK_SECRET=new,old), then npx kit reload`,
+    words: `${badSignatures} deliveries since ${badSince} match no secret in WEBHOOK_SECRET, and no good delivery came since. Guess: the secret of the webhook has changed, or was never set here: set it (WEBHOOK_SECRET=new,old; the new one alone if the old one leaked), then npx kit reload`,
   };
 }
 

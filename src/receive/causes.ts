@@ -30,8 +30,10 @@ export const REFUSALS = {
   },
   far_timestamp: {
     status: 401,
-    log: 'refused: the timestamp is more than a day off',
-    page: 'The timestamp is more than a day off: not the service, or a clock is far off',
+    counts: 'likely',
+    log: 'refused: the timestamp is more than a day off; if the service sent it, the clock of this machine is wrong',
+    page: 'The timestamp is more than a day off: not the service, or the clock of this machine is wrong by days',
+    remedy: 'the clock of this machine may be wrong by more than a day: check it with timedatectl',
   },
   bad_signature: {
     status: 401,

@@ -5,7 +5,7 @@ import { iso, type Clock } from '../base/clock.ts';
 import type { GroupCommit } from './group-commit.ts';
 import { createSigners } from './signers.ts';
 import type { KeptHealth } from '../store/keep.ts';
-import type { Reading } from '../wire/event.ts';
+import { IDS_OF_KIT, type Reading } from '../wire/event.ts';
 import { receivedHeaders } from '../wire/headers.ts';
 
 /** At this many failures in a row the service switches the webhook off (contract 3.2). */
@@ -127,9 +127,14 @@ export function isSentByKit(reading: Reading): boolean {
   return sentByKit;
 }
 
-/** Whether a request has all headers of a delivery. They are not signed, so this is evidence, and no proof. */
+/**
+ * Whether a request has all headers of a delivery, and no id of the kit's own. They are not signed, so this is evidence,
+ * and no proof.
+ */
 export function isLikely({ headers }: IncomingMessage, prefix: string): boolean {
-  return Object.values(receivedHeaders(prefix)).every((name) => headers[name] !== undefined);
+  const names = receivedHeaders(prefix);
+  const isOurs = IDS_OF_KIT.test(String(headers[names.eventId]));
+  return !isOurs && Object.values(names).every((name) => headers[name] !== undefined);
 }
 
 /**

@@ -25,7 +25,7 @@ type Outcome = Omit<Reloaded, 'asked'>;
 interface ReloadOptions {
   /** The environment when the kit started. */
   first: Env;
-  children: Pick<Children, 'handlers' | 'reload' | 'restartKeep'>;
+  children: Pick<Children, 'handlers' | 'warnings' | 'reload' | 'restartKeep'>;
   log: Logger;
   /** Puts the new configuration in force. */
   use: (config: Config, env: Env) => void;
@@ -38,6 +38,7 @@ export function createReload({ first, children, log, use, tell }: ReloadOptions)
     const began = performance.now();
     const outcome = (more: Pick<Outcome, 'faults' | 'old' | 'restart'>): Outcome => ({
       handlers: children.handlers(),
+      warnings: children.warnings(),
       ms: Math.round(performance.now() - began),
       ...more,
     });

@@ -13,7 +13,7 @@ const PATIENCE_MS = 2_000;
 const WELL_MS = 5_000;
 /** After a full disk, a write is tried only when this much space is free. */
 const ROOM_BYTES = 16 * 1024 * 1024;
-const FULL = /FULL|ENOSPC|EDQUOT/;
+const FULL = /FULL|ENOSPC|EDQUOT|SHMSIZE/;
 
 type Writes = IngestStore & Pick<StateStore, 'note'> & Pick<ProcessStore, 'beat'>;
 type Watched = Pick<Store, 'ingest' | 'state' | 'processes'>;

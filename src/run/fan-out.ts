@@ -4,9 +4,10 @@ import { loggable } from '../base/errors.ts';
 import type { Throttle } from '../base/log.ts';
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, Turn, PendingEvents } from '../store/work.ts';
+import { withLine } from './file-fault.ts';
 import type { Loaded } from './load-handlers.ts';
 import type { RunOptions } from './runner-options.ts';
-import { isUnproven, tasksOf, type TaskOptions } from './new-tasks.ts';
+import { isUnproven, NoLane, tasksOf, type TaskOptions } from './new-tasks.ts';
 
 /** Maximum events per turn, so that a delivery never waits long for the store's lock. */
 const EVENTS = 256;
@@ -99,8 +100,11 @@ export function createFanOut(options: FanOutOptions) {
   function onLaneFault(handler: Loaded, error: unknown): void {
     const { name, file } = handler;
     const more = throttle(`lane ${name}`);
+    const mistyped = error instanceof NoLane;
+    const at = mistyped && file && { at: withLine(file, /\blane\b/) };
+    const words = mistyped ? error.message : 'lane function threw';
     if (more)
-      log.error({ handler: name, ...loggable(error, file), ...more }, 'lane function threw; using the session as lane');
+      log.error({ handler: name, ...loggable(error, file), ...at, ...more }, `${words}; using the session as lane`);
     options.onLaneFault?.(handler);
   }
 

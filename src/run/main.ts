@@ -12,7 +12,7 @@ import { createLog, createThrottle, type Logger } from '../base/log.ts';
 import { joinOwner, type FileFault, type LoadedHandler, type Orders } from '../processes/channel.ts';
 import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
-import type { Store } from '../store/store.ts';
+import { StoreError, type Store } from '../store/store.ts';
 import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { runIsolated } from './isolation.ts';
@@ -89,19 +89,25 @@ await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) }
 async function prepare(): Promise<void> {
   const store = trial ?? openFor(loadConfigOfRun(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
-  const onMore = (fields: object): void => logOf(loadConfigOfRun(env)).warn(fields, MORE_RAN);
+  const notes = notesOf(folder.handlers);
+  const onMore = (fields: { handler: string }): void => {
+    logOf(loadConfigOfRun(env)).warn(fields, MORE_RAN);
+    notes.push(`${fields.handler}: ${MORE_RAN}`);
+  };
   try {
     // With `check` each setup runs twice, because a setup must accept the tables that it created before.
     for (let times = trial ? 2 : 1; times > 0; times--)
       await setUpHandlers(folder, { store, scopes, onFile: at, onMore });
+    notes.push(...(await goneIn(store)));
   } catch (error) {
-    await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`]);
+    const passes = error instanceof StoreError && error.passes;
+    await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`], passes);
   }
   store.close();
   // Waits until rejections that the setups left unhandled have been reported.
   await settled();
   folder.over = true;
-  await owner.say({ type: 'prepared', ...loaded() });
+  await owner.say({ type: 'prepared', ...loaded(), notes });
 }
 
 async function start({ boot, instance }: Orders): Promise<void> {
@@ -184,6 +190,19 @@ async function noteGone<Result>(options: RunOptions, store: Store, register: () 
   return result;
 }
 
+/** For people: handlers that no file has, while tasks wait for them. A broken file may have any of these names. */
+async function goneIn(store: Store): Promise<string[]> {
+  if (folder.faults.size > 0 || without.length > 0) return [];
+  const names = [...folder.handlers.values()].map(({ name }) => name);
+  const known = (await orNone(() => store.read.handlers(store.now()))) ?? [];
+  return known
+    .filter(({ name, waiting }) => waiting > 0 && !names.includes(name))
+    .map(({ name, waiting }) => {
+      const tasks = waiting === 1 ? '1 task waits' : `${waiting} tasks wait`;
+      return `${name} is gone, ${tasks}: npx kit tasks move --from ${name} --to <name>`;
+    });
+}
+
 function logOf({ LOG_LEVEL: level, LOG_FORMAT: format }: Config): Logger {
   return createLog(solo ? 'run-solo' : 'run', { level, format });
 }
@@ -211,7 +230,7 @@ function valueOf(name: string): string | undefined {
   return process.argv.find((arg) => arg.startsWith(`${name}=`))?.slice(name.length + 1);
 }
 
-async function giveUp(faults: string[]): Promise<never> {
-  await owner.say({ type: 'faults', faults });
-  process.exit(EXIT.configuration);
+async function giveUp(faults: string[], passes = false): Promise<never> {
+  await owner.say({ type: 'faults', faults, passes });
+  process.exit(passes ? EXIT.unreachable : EXIT.configuration);
 }

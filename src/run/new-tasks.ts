@@ -7,11 +7,19 @@ import { conversationOf, factsOf, laneNamed } from '../wire/event.ts';
 import { asReplayed, rawOf, toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
 
+/** A lane function returned another value than a string. The message does not quote it: it may be a sender's text. */
+export class NoLane extends TypeError {
+  constructor(returned: unknown) {
+    const what = returned === undefined || returned === null ? String(returned) : `a value of type ${typeof returned}`;
+    super(`lane function returned ${what}, not a string`);
+  }
+}
+
 export interface TaskOptions {
   handlers: Map<number, Loaded>;
   windowMs: number;
   now: number;
-  /** Called if a `lane` function threw. The session is then the lane. */
+  /** Called if a `lane` function threw or returned no string. The session is then the lane. */
   onLaneFault: (handler: Loaded, error: unknown) => void;
   /** Corrects a time of receipt for later steps of the clock. */
   received?: ((at: number) => number) | undefined;
@@ -92,7 +100,7 @@ function laneOf(
   if (lane === 'conversation') return conversationOf(stored.type, sessionId, rawOf(stored));
   try {
     const name: unknown = lane(order === 'strict' ? asReplayed(stored) : toKitEvent(stored));
-    if (typeof name !== 'string') throw new TypeError('lane must return a string');
+    if (typeof name !== 'string') throw new NoLane(name);
     return laneNamed(name);
   } catch (error) {
     onLaneFault(handler, error);

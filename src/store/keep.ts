@@ -132,13 +132,15 @@ export interface Stretch {
 export interface KeepStore {
   /**
    * Removes finished events that cannot arrive again. Other finished events lose only their body: those not below the
-   * watermark, or, without cursor or watermark, those that may be repeated. Returns where to continue, or null.
+   * watermark, or, without cursor or watermark, those that may be repeated.
    */
-  prune(step: PruneStep): Promise<Receipt | null>;
+  prune(step: PruneStep): Promise<Pruned>;
   /** Removes the bodies of finished events received before `before`, in steps like `prune`. A digest of each stays. */
-  purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
+  purge(before: number, after: Receipt | null, limit: number): Promise<Pruned>;
   /** Removes quarantine, conflicts, arrivals, idle lanes and ids of pruned events that are from before `before`. */
   sweep(before: number): Promise<void>;
+  /** Of the samples, keeps those of the day before `at`, and one a minute of the eight days before. */
+  thinSamples(at: number): Promise<void>;
   /** The number of the newest event; 0: no event. */
   newestEvent(): Promise<number>;
   /** Copies the WAL into the file; with `restart`, the WAL also begins anew. Returns the size of the WAL in bytes. */
@@ -174,6 +176,13 @@ export interface Receipt {
   seq: number;
 }
 
+/** What a step has removed. `next`: where to continue; null: nothing is left. */
+export interface Pruned {
+  next: Receipt | null;
+  rows: number;
+  bodies: number;
+}
+
 export interface PruneStep {
   /** Unix milliseconds. */
   now: number;
@@ -196,6 +205,15 @@ export interface Receipts {
   /** The total running time of `keep`, milliseconds. */
   ranMs: number;
   marks: { ranMs: number; event: number }[];
+  /** Absent if an older kit wrote this. */
+  trusted?: TrustedTime;
+}
+
+/** The time by which pruning measures ages. See keep/trusted-time.ts. Unix milliseconds. */
+export interface TrustedTime {
+  at: number;
+  /** The signing time of the good delivery that last set it. 0: there was none. */
+  signedAt: number;
 }
 
 export interface DeliveredType {

@@ -17,17 +17,11 @@ export function requireComplete(steps: string[], folder: URL): void {
   const at = inProject(fileURLToPath(folder).replace(/\/$/, ''));
   const other = steps.find((name) => !/^(?!000)\d{3}\.sql$/.test(name));
   if (other !== undefined)
-    throw new StoreError(
-      'missing',
-      `${at}/${other} is no migration of the kit, which has 001.sql and so on: remove it`,
-    );
+    throw new StoreError('missing', `${at}/${other} is no migration, their names are 001.sql and so on: take it out`);
   const last = Math.max(1, ...steps.map((name) => Number.parseInt(name, 10)));
   const all = Array.from({ length: last }, (_, index) => `${String(index + 1).padStart(3, '0')}.sql`);
-  const lacking = all.filter((name) => !steps.includes(name));
-  if (lacking.length === 0) return;
-  throw new StoreError(
-    'missing',
-    `${at} lacks ${lacking.join(', ')}, perhaps because an update was reverted: see git log -- ${at}; ` +
-      `revert that revert, or git checkout <tag of the release> -- ${at}`,
-  );
+  const lacking = all.filter((name) => !steps.includes(name)).join(', ');
+  if (lacking === '') return;
+  const words = `${at} lacks ${lacking}, perhaps because an update was reverted: see git log -- ${at}, then revert the revert, or git checkout <tag of the release> -- ${at}`;
+  throw new StoreError('missing', words);
 }

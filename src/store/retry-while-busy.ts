@@ -28,7 +28,7 @@ export function createRecovery(log: Logger, clock: Clock, busyMs: number): (erro
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'busy' || error.code === 'standby') return busyMs;
     const more = throttle('store');
-    if (more) log.error({ code: error.code, ...more }, 'the store cannot be written; retrying');
+    if (more) log.error({ code: error.code, reason: error.message, ...more }, 'the store cannot be written; retrying');
     return 1_000;
   };
 }

@@ -52,6 +52,8 @@ export interface EventFilter {
   state?: ShownState | undefined;
   /** True: only events that a later arrival contradicts. */
   contradicted?: boolean | undefined;
+  /** Webhooks alone brought it: neither replay nor the stream has shown it. */
+  unseen?: boolean | undefined;
   origin?: Origin | undefined;
   /** The event has a task of this handler; with `state`, in that state. */
   handler?: string | undefined;

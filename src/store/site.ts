@@ -21,8 +21,17 @@ export interface OpenOptions {
   idsInSegment?: number;
   /** Called for a counter or a state that was dropped, because it alone could not be written along with deliveries. */
   onDropped?: (what: string, error: unknown) => void;
+  /** Called for the owner, if it has brought an existing store up to date. */
+  onMigrated?: (migrated: Migrated) => void;
   /** The file or its WAL was moved, deleted or replaced. Nothing is accepted any more. Called for the owner only. */
   onReplaced?: (replaced: Replaced) => void;
+}
+
+/** The schema of the store before and after. `copy`: a file with the store as it was before; PostgreSQL has none. */
+export interface Migrated {
+  from: number;
+  to: number;
+  copy?: string;
 }
 
 export interface Replaced {
@@ -56,7 +65,7 @@ export interface Taken {
   release(): void;
 }
 
-export interface TakeOptions extends Pick<OpenOptions, 'onReplaced' | 'onDropped'> {
+export interface TakeOptions extends Pick<OpenOptions, 'onReplaced' | 'onDropped' | 'onMigrated'> {
   /** The store is to be moved. A move that had not ended is begun anew. */
   moving?: true;
 }

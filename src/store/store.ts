@@ -16,12 +16,13 @@ import type { WorkStore } from './work.ts';
  */
 export class StoreError extends Error {
   readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced' | 'standby';
-  /** The fault may pass without a person: a start may be tried again. */
-  passes = false;
-  constructor(code: StoreError['code'], message: string, cause?: unknown) {
+  /** The fault may pass without a change of the configuration: a start may be tried again. */
+  readonly passes: boolean;
+  constructor(code: StoreError['code'], message: string, cause?: unknown, passes = code === 'busy') {
     super(message, { cause });
     this.name = 'StoreError';
     this.code = code;
+    this.passes = passes;
   }
 }
 

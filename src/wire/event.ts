@@ -49,6 +49,8 @@ export type Reading = { event: Incoming } | { unreadable: Unreadable };
  * and no field of the service has this name.
  */
 export const SENT_BY_KIT = 'kit';
+/** How the ids of these deliveries begin. No id of the service does. */
+export const IDS_OF_KIT = /^(?:doctor|trigger)_/;
 
 /** The shape of an id or of a type. */
 const NAME = /^[\x21-\x7e]{1,200}$/;

@@ -24,7 +24,7 @@ const NOT_WRITTEN =
   'The store cannot be written: deliveries get 503, and no handler goes on. The alarm below says why. The service retries its deliveries. The figures are those of before.';
 const SET = 'Missed events are not fetched: set API_BASE_URL and API_KEY.';
 const REGISTER =
-  'All is ready, and nothing has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+  'All is ready, and nothing has come yet: register the webhook, or enable it if it is off, then send its test event. npx kit doctor checks the way.';
 
 test.each<[string, Partial<Status>, Health['word'], Health['tone'], string]>([
   [
@@ -75,7 +75,7 @@ test.each<[string, Partial<Status>, Health['word'], Health['tone'], string]>([
     { lastDeliveryAt: null },
     'Receiving',
     'good',
-    'No delivery of the service has come yet: register the webhook, then send its test event. npx kit doctor checks the way.',
+    'No delivery of the service has come yet: register the webhook, or enable it if it is off, then send its test event. npx kit doctor checks the way.',
   ],
   [
     'handlers are paused',

@@ -89,7 +89,11 @@ describe('tasks of a handler', () => {
   test('are moved to another handler only if its name is known', async () => {
     await twoDead();
     await store.work.register(['answer', 'reply']);
-    expect(await moveTasks(store, { from: 'answer', to: 'reply' }, clock)).toEqual({ moved: 2, steps: 0 });
+    expect(await moveTasks(store, { from: 'answer', to: 'reply' }, clock)).toEqual({
+      moved: 2,
+      steps: 0,
+      paused: false,
+    });
     expect((await store.read.tasks({ handler: 'reply', limit: 10 }, clock.now())).tasks).toHaveLength(2);
     await expect(moveTasks(store, { from: 'reply', to: 'rpely' }, clock)).rejects.toEqual(
       refusal('missing', 'no handler was ever named rpely; known are: answer, reply'),
@@ -101,16 +105,20 @@ describe('tasks of a handler', () => {
     const steps = async (): Promise<string[]> => (await store.work.steps()).map(({ handler }) => handler);
     await store.work.setup(() => {}, { handler: 'answer', step: 1, digest: 'd1', now: clock.now() });
     const move = { from: 'answer', to: 'reply' };
-    expect(await moveTasks(store, move, clock)).toEqual({ moved: 0, steps: 1 });
+    expect(await moveTasks(store, move, clock)).toEqual({ moved: 0, steps: 1, paused: false });
     expect(await steps()).toEqual(['reply']);
     await expect(moveTasks(store, move, clock)).rejects.toEqual(
       refusal('missing', 'no handler was ever named reply; known are: answer'),
     );
     await store.work.register(['reply']);
-    expect(await moveTasks(store, move, clock)).toEqual({ moved: 2, steps: 0 });
+    expect(await moveTasks(store, move, clock)).toEqual({ moved: 2, steps: 0, paused: false });
     // A name that was mistyped is corrected in the same way, and steps do not move to a handler that is loaded.
-    expect(await moveTasks(store, { from: 'reply', to: 'answer' }, clock)).toEqual({ moved: 0, steps: 1 });
-    expect(await moveTasks(store, move, clock)).toEqual({ moved: 0, steps: 0 });
+    expect(await moveTasks(store, { from: 'reply', to: 'answer' }, clock)).toEqual({
+      moved: 0,
+      steps: 1,
+      paused: false,
+    });
+    expect(await moveTasks(store, move, clock)).toEqual({ moved: 0, steps: 0, paused: false });
     expect(await steps()).toEqual(['answer']);
   });
 

@@ -11,6 +11,7 @@ import { kindOf } from '../../src/base/ip-address.ts';
 import { clocks, key, replay } from '../../src/cli/doctor/service.ts';
 import { configuration, secrets } from '../../src/cli/doctor/setup.ts';
 import { alarms, file, folder } from '../../src/cli/doctor/store.ts';
+import { receiver } from '../../src/cli/doctor/trip.ts';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import { startOf } from '../../src/base/process-start.ts';
 import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
@@ -199,6 +200,8 @@ test('the alarms in the memory of the receiver are shown, even if the store has 
   openSqlite(path, { owner: true }).close();
   expect((await see([folder, file, alarms], env)).text).toContain(shown);
   rmSync(path);
+  const without = (await see([folder, file, receiver], { ...env, WEBHOOK_SECRET: SECRET })).text;
+  expect(without).toContain('skipped receiver: because the store has a fault; it says: the store cannot be written');
   const alone = (await see([folder, file, alarms], { ...env, PORT: new URL(await closed()).port })).text;
   expect(alone).toMatch(/skipped alarms: because the store has a fault, and nothing listens on port \d+/);
 });

@@ -10,7 +10,7 @@ import { createKit, deliver, makeEvent, SECRET, until, type Kit } from '../syste
 
 const KIT = `${process.cwd()}/src/cli/kit.js`;
 const NEW = 'whsec_of_the_time_after_the_reload';
-const handler = (name: string): string => `export default { on: 'Never_${name}', handle() {} };`;
+const handler = (name: string): string => `export default { name: '${name}', on: 'MessageSent', handle() {} };`;
 
 interface Told {
   code: number;
@@ -48,7 +48,7 @@ describe('a receiver that runs', () => {
     const { code, out } = await ask('--json');
     expect({ code, told: JSON.parse(out) as object }).toEqual({
       code: 0,
-      told: { reloaded: true, handlers: ['one', 'two'], ms: expect.any(Number), faults: [], restart: [] },
+      told: { reloaded: true, handlers: ['one', 'two'], ms: expect.any(Number), faults: [], restart: [], warnings: [] },
     });
   });
 
@@ -98,6 +98,37 @@ describe('a receiver that runs', () => {
       expect((JSON.parse(out) as { handlers: string[] }).handlers).toContain(names[n]);
     }
   });
+});
+
+test('the answer names what the reload found odd: an unknown type, a lost step of setup, and a handler that is gone while tasks wait', async () => {
+  const failing = `export default { on: 'MessageReceived', handle() { throw new Error('not yet'); } };`;
+  const slip = (...steps: string[]) =>
+    `export default { on: 'MessageRecieved', setup: ${JSON.stringify(steps)}, handle() {} };`;
+  const first = 'create table first (n bigint)';
+  const kit = await createKit({ ticket: failing, slip: slip(first, 'create table second (n bigint)') });
+  await kit.start();
+  expect(await deliver(kit, makeEvent(1))).toBe(204);
+  await until(() => kit.query('select 1 from tasks where attempts > 0').length === 1);
+  rmSync(join(kit.folder, 'handlers', 'ticket.ts'));
+  kit.addHandler('slip', slip(first));
+  const path = join(kit.folder, 'events.db');
+  const { code, out } = await reload(path);
+  expect(code).toBe(0);
+  expect(out).toMatch(/^reloaded 1 handler in \d+ ms$/m);
+  expect(out).toMatch(
+    /slip\.ts:1: slip is on "MessageRecieved", which is not in src\/events\.ts: did you mean MessageReceived\?$/m,
+  );
+  const gone = 'ticket is gone, 1 task waits: npx kit tasks move --from ticket --to <name>';
+  expect(out).toContain(
+    `slip: more steps of setup have run than this file has, as after a return to an older release\n${gone}\n`,
+  );
+  const json = JSON.parse((await reload(path, ['--json'])).out) as { warnings: string[] };
+  expect(json.warnings).toEqual([
+    expect.stringContaining('slip is on'),
+    expect.stringContaining('slip: more steps'),
+    gone,
+  ]);
+  await kit.remove();
 });
 
 test('E64: the signal does not end a kit that is still starting; the kit reloads after its start', async () => {

@@ -92,6 +92,19 @@ test.each([
   expect(out).not.toContain('store_unwritable');
 });
 
+test.each([
+  ['an older kit, whose receiver still runs', 0, 'is of an older kit'],
+  ['a newer kit', 99, 'was written by a newer kit'],
+])('of a store of %s, no alarm is said to be absent', async (_, version, words) => {
+  const path = `${file.path}-of-${version}`;
+  file.exec(`vacuum into '${path}'`);
+  new Database(path).exec(`pragma user_version = ${version}`).close();
+  said = { ...stateOf(fingerprintOf(path)), alarms: [] };
+  const { code, out, err } = await status(path);
+  expect([code, err]).toEqual([1, expect.stringContaining(words)]);
+  expect(out).toContain('receive up, run down, keep up\nalarms       not known, because the store cannot be read');
+});
+
 test('E40: a store that cannot even be read does not hide the alarm', async () => {
   const path = `${file.path}-copy`;
   file.exec(`vacuum into '${path}'`);
@@ -102,7 +115,9 @@ test('E40: a store that cannot even be read does not hide the alarm', async () =
   said = stateOf(fingerprintOf(path));
   const { code, out, err } = await status(path);
   expect(code).toBe(1);
-  expect(out).toMatch(/^Not receiving\. [^]*receive up, run down, keep up\nalarm +store_unwritable/);
+  expect(out).toMatch(
+    /^Not receiving\. [^]*receive up, run down, keep up\nalarm +store_unwritable.*\nalarms +others are not known/,
+  );
   expect(err).toContain('locked by another process');
   expect(JSON.parse((await status(path, '--json')).out)).toMatchObject({ alarms: [{ name: 'store_unwritable' }] });
   db.close();

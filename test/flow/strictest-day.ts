@@ -259,6 +259,8 @@ export async function liveStrictestDay(): Promise<Day> {
     await send(receiver.port, bodyOf());
     await deliverNew({ forged: true });
     await deliverNew({ forged: true, ageSeconds: 90_000 });
+    // It counts as evidence against our clock, until a good delivery.
+    await deliverNew();
     await settle();
   }
 

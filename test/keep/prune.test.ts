@@ -5,7 +5,14 @@ import type { Receipt, Receipts } from '../../src/store/keep.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { fields } from '../reconcile/replay-server.ts';
-import { createClock, createStoreFile, type StoreFile, type TestClock } from '../store-file.ts';
+import {
+  confirmClock,
+  createClock,
+  createStoreFile,
+  createTestLog,
+  type StoreFile,
+  type TestClock,
+} from '../store-file.ts';
 
 const DAY_MS = 86_400_000;
 const MOST_IN_A_STEP = 200;
@@ -59,9 +66,17 @@ async function assignAll(): Promise<void> {
 const range = (first: number, last: number) => Array.from({ length: last - first + 1 }, (_, i) => first + i);
 const count = (where = 'true') => file.query<{ n: number }>(`select count(*) as n from events where ${where}`)[0]?.n;
 
-/** Runs the pruner until nothing is left to remove. Returns how many rows each step changed. */
+const { log, text } = createTestLog();
+const prunerOf = (retentionDays: number, payloadDays = retentionDays) =>
+  createPruner({ store: file.store, clock, log, retentionDays, payloadDays });
+
+/**
+ * Runs the pruner until nothing is left to remove, after a good delivery has confirmed the clock. Returns how many rows
+ * each step changed.
+ */
 async function runPruner(retentionDays: number, payloadDays: number): Promise<number[]> {
-  const prune = createPruner({ store: file.store, clock, retentionDays, payloadDays });
+  await confirmClock(file.store, clock.time);
+  const prune = prunerOf(retentionDays, payloadDays);
   const changed: number[] = [];
   for (let steps = 0; steps < 1_000; steps++) {
     const before = [count(), count('body is not null')];
@@ -154,7 +169,7 @@ test('a duplicate of a purged event is still a duplicate', async () => {
 
 test('after a pause the pruner starts again, and finds events that have become old meanwhile', async () => {
   await accept(range(1, 3));
-  const prune = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
+  const prune = prunerOf(30);
   const rest = async (): Promise<void> => {
     while ((await prune()) < 60_000);
   };
@@ -251,13 +266,8 @@ describe('E1: a pruned event is still known', () => {
     await accept([6, 7], { passed: false });
     const { store } = file;
     for (let after: Receipt | null = null; ;) {
-      after = await store.keep.prune({
-        now: clock.time,
-        before: clock.time - DAY_MS,
-        settled: Infinity,
-        after,
-        limit: 2,
-      });
+      const step = { now: clock.time, before: clock.time - DAY_MS, settled: Infinity, after, limit: 2 };
+      ({ next: after } = await store.keep.prune(step));
       if (after === null) break;
     }
     expect(count()).toBe(2);
@@ -377,7 +387,7 @@ describe('E6: when the clock steps, the pruner', () => {
 
   test('removes events that no watermark covers once `keep` has run for as long as the service repeats deliveries', async () => {
     await accept(range(1, 3), { passed: false });
-    const prune = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
+    const prune = prunerOf(1);
     const round = async (): Promise<void> => {
       while ((await prune()) < 60_000);
     };
@@ -396,4 +406,126 @@ test('an event that was the newest eight hours of running time ago is no longer 
   for (let n = 0; n <= 9; n++) receipts = markReceipt(receipts, { at: n, ranMs: n === 0 ? 0 : hour, event: n * 10 });
   expect(settledUpTo(receipts)).toBe(10);
   expect(receipts.marks.length, 'older marks are dropped').toBeLessThanOrEqual(10);
+});
+
+describe('a clock that is wrong by days', () => {
+  /** One pass of a pruner that has just been started. */
+  async function pass(prune = prunerOf(30)): Promise<void> {
+    while ((await prune()) < 60_000);
+  }
+
+  /** Ten events, of which the service has confirmed the time, and some of everything else that is removed by age. */
+  async function live(): Promise<void> {
+    await accept(range(1, 10));
+    const unreadable = { origin: 'replay' as const, cursor: '1' as Cursor, body: Buffer.from('?'), reason: 'not JSON' };
+    await file.store.ingest.accept({ readings: [{ unreadable }], now: clock.time });
+    await file.store.read.sample(clock.time);
+    await confirmClock(file.store, clock.time);
+    await pass(prunerOf(30, 7));
+  }
+
+  async function holdsAll(): Promise<void> {
+    expect([count(), count('body is not null')]).toEqual([10, 10]);
+    expect(file.query('select 1 from arrivals')).toHaveLength(1);
+    expect((await file.store.read.status(clock.time)).quarantined).toBe(1);
+    expect(await file.store.read.samples(0, clock.time, 1)).toHaveLength(1);
+  }
+
+  test.each([40, 4_000])('by %d days at a start: nothing is removed, also not at the next starts', async (days) => {
+    await live();
+    clock.step(days * DAY_MS);
+    for (let starts = 0; starts < 3; starts++) await pass(prunerOf(30, 7));
+    await holdsAll();
+    expect(text()).toContain(
+      'the clock is more than a day ahead of the time that good deliveries and running time confirm',
+    );
+  });
+
+  test('while the kit runs: nothing is removed, whether it jumps ahead or back and ahead', async () => {
+    await live();
+    const prune = prunerOf(30, 7);
+    for (const days of [40, -80, 80]) {
+      clock.step(days * DAY_MS);
+      await pass(prune);
+    }
+    await holdsAll();
+  });
+
+  test('at the first start of all: the next good delivery corrects it', async () => {
+    clock.step(400 * DAY_MS);
+    await pass();
+    clock.step(-400 * DAY_MS);
+    await live();
+    clock.step(40 * DAY_MS);
+    await pass(prunerOf(30, 7));
+    await holdsAll();
+  });
+
+  test('does not mark what is removed as older than it is: an event of today stays new', async () => {
+    await file.store.ingest.accept({ readings: [item(9, null)], now: clock.time, watermark: '9' as Cursor });
+    await assignAll();
+    clock.time += 31 * DAY_MS;
+    await accept([11]);
+    await confirmClock(file.store, clock.time);
+    clock.step(40 * DAY_MS);
+    await pass();
+    expect(count()).toBe(1);
+    clock.step(-39 * DAY_MS);
+    expect(await verdicts(item(5, clock.time))).toEqual(['new']);
+  });
+
+  test('a store of an older kit, which noted no such time, begins at its last note', async () => {
+    await live();
+    const { trusted: _, ...older } = (await file.store.state.get('receipts')) as Receipts;
+    await file.store.state.note({}, { receipts: JSON.stringify(older) });
+    clock.step(40 * DAY_MS);
+    await pass(prunerOf(30, 7));
+    await holdsAll();
+  });
+});
+
+describe('a kit that was off for longer than the retention', () => {
+  test('prunes as soon as a good delivery has confirmed the clock', async () => {
+    await accept(range(1, 10));
+    await confirmClock(file.store, clock.time);
+    const rest = async (prune = prunerOf(30)): Promise<void> => {
+      while ((await prune()) < 60_000);
+    };
+    await rest();
+    clock.time += 40 * DAY_MS;
+    await rest();
+    expect(count()).toBe(10);
+    await confirmClock(file.store, clock.time);
+    await rest();
+    expect(count()).toBe(1);
+  });
+});
+
+test('what was removed is logged once an hour, with how many rows and bodies', async () => {
+  const mine = createTestLog();
+  const prune = createPruner({ store: file.store, clock, log: mine.log, retentionDays: 30, payloadDays: 7 });
+  const pass = async (): Promise<void> => {
+    while ((await prune()) < 60_000);
+  };
+  await accept(range(1, 5));
+  await pass();
+  expect(mine.text()).toBe('');
+  clock.time += 8 * DAY_MS;
+  await accept([6]);
+  await pass();
+  clock.time += 8 * DAY_MS;
+  await accept([7]);
+  await pass();
+  clock.time += 15 * DAY_MS;
+  await pass();
+  const lines = mine
+    .text()
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  expect(lines).toMatchObject([
+    { level: 30, rows: 0, bodies: 5 },
+    { level: 30, rows: 0, bodies: 1 },
+    { level: 30, rows: 5, bodies: 0 },
+  ]);
 });

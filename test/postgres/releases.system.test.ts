@@ -165,18 +165,18 @@ describe('a schema that a next kit has migrated', () => {
 
   test('is not made while instances run that it would not admit: they go on, and the start can be repeated', async () => {
     const next = await copyExcluding();
-    const kits = [await make(), await make()];
-    for (const kit of kits) await kit.start();
+    const older = [await make(), await make()];
+    for (const kit of older) await kit.start();
     const before = await run(url, 'select * from kit.version');
     const updated = await make(next.root);
     await expect(updated.start()).rejects.toThrow(
       /instances of older kits run, .*: stop them all, then start this one/,
     );
     expect(await updated.exited()).toBe(EXIT.unreachable);
-    for (const kit of kits) expect(updated.output()).toContain(`:${kit.main()} (`);
+    for (const kit of older) expect(updated.output()).toContain(`:${kit.main()} (`);
     expect(await run(url, 'select * from kit.version')).toEqual(before);
-    for (const [n, kit] of kits.entries()) expect(await deliver(kit, makeEvent(n))).toBe(204);
-    for (const kit of kits) expect(await kit.stop()).toBe(EXIT.done);
+    for (const [n, kit] of older.entries()) expect(await deliver(kit, makeEvent(n))).toBe(204);
+    for (const kit of older) expect(await kit.stop()).toBe(EXIT.done);
     await updated.start();
     expect(await deliver(updated, makeEvent(3))).toBe(204);
     expect(await updated.stop()).toBe(EXIT.done);

@@ -1,4 +1,5 @@
 // src/processes/README.md agrees with the code about the systemd unit, the proxies, the container and the log lines.
+import { execFileSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
@@ -37,6 +38,8 @@ test('the unit signals only the main process, waits for its end, and does not re
   expect(Number(unit('TimeoutStopSec')) * 1_000).toBeGreaterThan(STOP_MS);
   expect(text).toContain(`it stops within ${Math.ceil(STOP_MS / 1_000)} s`);
   expect(unit('RestartPreventExitStatus')).toBe(String(EXIT.configuration));
+  // systemd gives up at the sixth start within 10 s.
+  expect(6 * Number(unit('RestartSec'))).toBeGreaterThan(10);
   expect(unit('ReadWritePaths')).toBe(join(unit('WorkingDirectory'), relative('.', dirname(config.storePath ?? ''))));
 });
 
@@ -60,9 +63,11 @@ test('the text about the container agrees with compose.yaml', () => {
   expect(new Set(services)).toEqual(new Set(['receiver']));
 });
 
-test('the kit starts with the placeholder of the secret', () => {
-  const placeholder = /`(whsec_\w+)`/.exec(text)?.[1] ?? '';
-  expect(loadConfig({ WEBHOOK_SECRET: placeholder }).WEBHOOK_SECRET).toEqual([placeholder]);
+test('the kit starts with the secret that the command of the checklist makes', () => {
+  const command = /`(echo whsec_[^`]+)`/.exec(text)?.[1] ?? '';
+  const secret = execFileSync('sh', ['-c', command], { encoding: 'utf8' }).trim();
+  expect(secret).toMatch(/^whsec_\w{32}$/);
+  expect(loadConfig({ WEBHOOK_SECRET: secret }).WEBHOOK_SECRET).toEqual([secret]);
 });
 
 test.each(['ready for deliveries', 'safe to remove', '.before-', '.replaced-', 'webhook.ping'])(

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { createBodyReader } from '../../src/receive/body.ts';
+import { signedHeaders } from '../../src/wire/sign.ts';
 import { chunk, chunked, LAST_CHUNK, MB, sized, watched } from './bodies.ts';
 import {
   BODY_LIMIT,
@@ -15,6 +16,8 @@ import {
   pairs,
   raw,
   rows,
+  SECONDS,
+  SECRET,
   signed,
   startReceiver,
   statuses,
@@ -153,6 +156,37 @@ describe('a refused body', () => {
       expect((await receiver.status()).failureRun).toBe(1);
     },
   );
+});
+
+describe('a delivery whose timestamp is more than a day off', () => {
+  const headersOf = (id: string, timestamp: number): Record<string, string> =>
+    signedHeaders({ body, secrets: [SECRET], type: 'x', id, deliveryId: 'd', attempt: 1, timestampSeconds: timestamp });
+
+  test.each([-2 * 86_400, 40 * 86_400])('counts for the failure run, as the clock may be wrong (%d s)', async (off) => {
+    const receiver = await startReceiver();
+    const headers = headersOf('evt_1', SECONDS + off);
+    for (let n = 0; n < 3; n++) expect(await deliver(receiver.port, body, headers)).toBe(401);
+    expect(await receiver.status()).toMatchObject({ failureRun: 3, failures: { causes: { far_timestamp: 3 } } });
+    expect(await deliver(receiver.port, body)).toBe(204);
+    expect((await receiver.status()).failureRun, 'a good delivery shows that the clock is right').toBe(0);
+  });
+
+  test('does not count without all headers of a delivery', async () => {
+    const receiver = await startReceiver();
+    for (const missing of ['X-Svc-Event-Id', 'X-Svc-Event-Type', 'X-Svc-Delivery-Id', 'X-Svc-Attempt']) {
+      const { [missing]: _, ...headers } = headersOf('evt_1', SECONDS + 2 * 86_400);
+      expect(await deliver(receiver.port, body, headers)).toBe(401);
+    }
+    expect(await receiver.counters()).toEqual({ 'refused.far_timestamp': 4 });
+    expect((await receiver.status()).failureRun).toBe(0);
+  });
+
+  test.each(['doctor_1', 'trigger_1'])('does not count if the kit itself has sent it (%s)', async (id) => {
+    const receiver = await startReceiver();
+    expect(await deliver(receiver.port, body, headersOf(id, SECONDS - 3 * 86_400))).toBe(401);
+    expect(await receiver.counters()).toEqual({ 'refused.far_timestamp': 1 });
+    expect((await receiver.status()).failureRun).toBe(0);
+  });
 });
 
 describe('a request that is not well formed', () => {

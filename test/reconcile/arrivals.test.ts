@@ -5,6 +5,7 @@ import { createPruner } from '../../src/keep/prune.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { fields } from './replay-server.ts';
+import { confirmClock, createTestLog } from '../store-file.ts';
 import { createClock, createStoreFile, START, type StoreFile, type TestClock } from './harness.ts';
 
 const DAY_MS = 86_400_000;
@@ -155,7 +156,9 @@ test('further origins are removed with their events, weekly figures after the re
   const fanOut = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
   await file.store.work.turn({ now: clock.time, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
   await file.store.ingest.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
-  const prune = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
+  await confirmClock(file.store, clock.time);
+  const { log } = createTestLog();
+  const prune = createPruner({ store: file.store, clock, log, retentionDays: 30, payloadDays: 30 });
   for (let delay = 0; delay < 60_000;) delay = await prune();
   expect(file.query('select cast(cursor as text) as cursor from events')).toEqual([{ cursor: '3' }]);
   expect(file.query<{ n: number }>('select count(*) as n from seen_by_origin')).toEqual([{ n: 1 }]);

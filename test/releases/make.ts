@@ -3,6 +3,7 @@
 import {
   chmodSync,
   copyFileSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -31,12 +32,15 @@ const MAY_BE_EMPTY: Record<string, string> = {
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
 const folder = join(import.meta.dirname, version);
 const work = mkdtempSync(join(tmpdir(), 'kit-release-'));
+/** A run that fails leaves the folder of the release as it was. */
+const made = join(work, 'made');
 try {
-  mkdirSync(folder, { recursive: true });
+  mkdirSync(made);
   await makeFile();
   await makeText();
-  const names = await publicNames(join(folder, 'events.db'));
-  writeFileSync(join(folder, 'names.txt'), `${names.join('\n')}\n`);
+  const names = await publicNames(join(made, 'events.db'));
+  writeFileSync(join(made, 'names.txt'), `${names.join('\n')}\n`);
+  cpSync(made, folder, { recursive: true });
   console.log(`${folder} is written: commit it`);
 } finally {
   rmSync(work, { recursive: true, force: true });
@@ -59,9 +63,9 @@ async function makeFile(): Promise<void> {
   requireRows(Object.fromEntries(sizes));
   const { size } = statSync(path);
   if (size > LARGEST) throw new Error(`the store has ${size} bytes: tell a shorter story, the limit is ${LARGEST}`);
-  copyFileSync(path, join(folder, 'events.db'));
+  copyFileSync(path, join(made, 'events.db'));
   // The kit lets only its own user read it, and git does not keep that.
-  chmodSync(join(folder, 'events.db'), 0o644);
+  chmodSync(join(made, 'events.db'), 0o644);
   write('events.json', { ...expected, rows: Object.fromEntries(sizes) });
 }
 
@@ -72,7 +76,7 @@ async function makeText(): Promise<void> {
     const expected = await tellStory(server.url, undefined);
     const { text, rows } = await dump(server.url);
     requireRows(rows);
-    writeFileSync(join(folder, 'postgres.sql'), text);
+    writeFileSync(join(made, 'postgres.sql'), text);
     write('postgres.json', { ...expected, rows });
   } finally {
     await server.stop();
@@ -81,9 +85,10 @@ async function makeText(): Promise<void> {
 
 function requireRows(rows: Record<string, number>): void {
   const empty = Object.keys(rows).filter((name) => rows[name] === 0 && !(name.replace(/^\w+\./, '') in MAY_BE_EMPTY));
-  if (empty.length > 0) throw new Error(`the story leaves no row in ${empty.join()}: tell it so that it does`);
+  if (empty.length > 0)
+    throw new Error(`the story leaves no row in ${empty.join()}: tell it so in test/releases/story.ts that it does`);
 }
 
 function write(name: string, content: object): void {
-  writeFileSync(join(folder, name), `${JSON.stringify(content, undefined, 1)}\n`);
+  writeFileSync(join(made, name), `${JSON.stringify(content, undefined, 1)}\n`);
 }

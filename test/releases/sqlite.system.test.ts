@@ -1,6 +1,6 @@
-// Every release left a store. The present kit serves each: nothing is lost, nothing runs twice. A next kit migrates it, and
-// the present kit then refuses it, with a way back that works.
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+// Every release left a store. The present kit serves each, and a backup of each: nothing is lost, nothing runs twice. A next
+// kit migrates it, and the present kit then refuses it, with a way back that works.
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
@@ -11,7 +11,7 @@ import { createKit, deliver, makeEvent } from '../system/kit.ts';
 import { copyKit, loseMigration, type NextKit } from './copied.ts';
 import { figuresOf } from './epilogue.ts';
 import { expectedOf, RELEASES, releases } from './folders.ts';
-import { kitCommand } from './parts.ts';
+import { kitCommand, until } from './parts.ts';
 import { serve } from './serving.ts';
 
 const NEXT = `alter table events add column later text; create table later (n integer primary key) strict;`;
@@ -77,6 +77,69 @@ describe.each(releases())('the SQLite store of release %s', (release) => {
     expect(rowsOf(copy).rows).toEqual(before.rows);
     await serve(`sqlite:${path}`, expected, next);
   });
+
+  test('is restored from its file and from a backup by this kit, which then serves it', async () => {
+    await restoreFrom(path);
+    await serve(`sqlite:${path}`, expected);
+  });
+
+  test('is restored from its file and from a backup by a next kit, which migrates and serves it', async () => {
+    const next = await copyKit(folder, 'sqlite', NEXT);
+    await restoreFrom(path, next.root);
+    expect(versionOf(path), 'only a start migrates').toBe(schema);
+    await serve(`sqlite:${path}`, expected, next);
+    expect(versionOf(path)).toBe(next.schema);
+  });
+});
+
+/** Backs the file up with the kit at `root`, and restores that backup and the file itself in its place. */
+async function restoreFrom(file: string, root = '.'): Promise<void> {
+  const kit = await createKit({});
+  const [given, backup] = ['given.db', 'backup.db'].map((name) => join(folder, name));
+  copyFileSync(file, given ?? '');
+  const run = (...args: string[]): ReturnType<typeof kitCommand> =>
+    kitCommand(kit, { DATABASE_URL: `sqlite:${file}` }, args, root);
+  try {
+    for (const args of [
+      ['backup', backup ?? ''],
+      ['restore', given ?? ''],
+      ['restore', backup ?? ''],
+    ])
+      expect(await run(...args), args.join(' ')).toMatchObject({ code: EXIT.done });
+  } finally {
+    await kit.remove();
+  }
+}
+
+test('if run dies while the code is newer than the receiver, its line says so, and a restart migrates the store', async () => {
+  const { root, schema } = await copyKit(folder, 'sqlite', NEXT);
+  const migration = join(root, 'src/store/sqlite/migrations', `${String(schema).padStart(3, '0')}.sql`);
+  rmSync(migration);
+  const kit = await createKit({}, { DATABASE_URL: `sqlite:${path}` }, [], root);
+  try {
+    await kit.start();
+    writeFileSync(migration, NEXT);
+    process.kill(await kit.alive('run'), 'SIGKILL');
+    const said = /run cannot start; retrying/;
+    await until(() => said.test(kit.output()), 'run to be refused');
+    const line = kit
+      .output()
+      .split('\n')
+      .find((one) => said.test(one));
+    expect(line).toContain(
+      `the store at ${path} is of an older kit than this code: start the receiver once, or restart it`,
+    );
+    expect(await deliver(kit, makeEvent(1))).toBe(204);
+    expect(await kit.stop()).toBe(EXIT.done);
+    await kit.start();
+    await kit.alive('run');
+    expect(kit.output()).toMatch(
+      new RegExp(`"from":${schema - 1},"to":${schema},"copy":"${path}.before-${schema}","msg":"the store was migrated`),
+    );
+    expect(await kit.stop()).toBe(EXIT.done);
+  } finally {
+    await kit.remove();
+  }
 });
 
 describe('a file that a next kit has migrated', () => {

@@ -397,6 +397,19 @@ describe('fan-out', () => {
     expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: 'mine' }]);
   });
 
+  test('a lane function that returns no string is named with its line, and the type of what it returned', async () => {
+    const { handler, handled } = noting({ lane: () => 42 as unknown as string, order: 'arrival' });
+    const file = import.meta.filename;
+    const { accept, lines } = await stage([{ ...handler, file }]);
+    await accept({ cursor: 1, session: 'mine' });
+    await until(() => handled.length === 1);
+    const [line] = lines.filter(({ msg }) => String(msg).startsWith('lane function'));
+    expect(line?.['msg']).toBe(
+      'lane function returned a value of type number, not a string; using the session as lane',
+    );
+    expect(line?.['at']).toMatch(/runner\.test\.ts:\d+$/);
+  });
+
   test.each([
     ['a lone surrogate', '\ud800', '\ufffd'],
     ['a NUL', 'a\0b', 'a\ufffdb'],

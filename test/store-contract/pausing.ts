@@ -1,6 +1,7 @@
 // Pauses of handlers, and the figures that people see of each handler.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
+import type { Settlement } from '../../src/store/work.ts';
 import { moveTasks } from '../../src/admin/move.ts';
 import { cursorOf, done, ended, failed, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
 
@@ -79,13 +80,52 @@ export function pausing(suite: Suite<Store>): void {
       },
     );
 
-    test('stays paused under the new name that its tasks are moved to', async () => {
+    test('stays paused under the new name that its tasks are moved to, and not under the old one', async () => {
       await desk.arrive('a', [1]);
       await store.admin.pause('first', 'it answers twice', T0);
       const second = present((await store.work.register(['second'])).get('second'));
-      await moveTasks(store, { from: 'first', to: 'second' }, { now: () => T0, monotonic: () => T0 });
+      desk.now = T0 + 60_000;
+      await moveTasks(store, { from: 'first', to: 'second' }, { now: () => desk.now, monotonic: () => desk.now });
       expect(await claimed([second])).toEqual([]);
-      expect((await figures())['second']).toMatchObject({ waiting: 1, paused: { reason: 'it answers twice' } });
+      const paused = { since: '2026-01-01T00:00:00.000Z', reason: 'it answers twice', all: false };
+      expect(await figures()).toMatchObject({ first: { paused: null }, second: { waiting: 1, paused } });
+    });
+
+    test.each(['first', null])(
+      'starts paused under its new name, and goes on in order: a pause of %s',
+      async (name) => {
+        await desk.arrive('a', [10, 20]);
+        await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 1_000, holdMs: 120_000 })));
+        await store.work.setup(() => {}, { handler: 'first', step: 1, digest: 'd1', now: T0 });
+        await store.admin.pause(name, 'a rename', T0 + 500);
+        const move = () =>
+          moveTasks(store, { from: 'first', to: 'second' }, { now: () => desk.now, monotonic: () => desk.now });
+        expect(await move()).toEqual({ moved: 0, steps: 1, paused: true });
+        const second = present((await store.work.register(['second'])).get('second'));
+        await desk.accept('a', [30]);
+        const { from, events } = await store.work.pending(10);
+        await desk.turn({ fanOut: { from, upTo: events.at(-1)?.seq ?? 0, tasks: tasksOf(events, second, T0) } });
+        desk.now = T0 + 3_600_000;
+        expect(await claimed([second])).toEqual([]);
+        expect(await move()).toEqual({ moved: 2, steps: 0, paused: true });
+        expect(await claimed([second])).toEqual([]);
+        await store.admin.resume(name && 'second', desk.now);
+        const order: string[] = [];
+        for (let settle: Settlement[] = [], n = 0; n < 4; n++) {
+          const { claims } = await desk.turn({ settle, room: ROOM, handlers: [second] });
+          order.push(...claims.map(cursorOf));
+          settle = claims.map(done);
+        }
+        expect(order).toEqual(['10', '20', '30']);
+      },
+    );
+
+    test('can go on under a name that no handler has ever had', async () => {
+      await store.admin.pause('mistyped', null, T0);
+      expect(await store.admin.resume('mistyped', T0)).toBe(true);
+      await store.admin.pause(null, null, T0);
+      expect(await store.admin.resume('mistyped', T0)).toBe(false);
+      expect((await figures())['first']?.paused?.all).toBe(true);
     });
 
     test('stays paused in another process, and keeps the time of its first pause', async () => {

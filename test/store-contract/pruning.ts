@@ -18,7 +18,7 @@ export function pruning(suite: Suite<Store>): void {
       let steps = 0;
       let after: Receipt | null = null;
       do {
-        after = await store.keep.prune({ now: T0, before, settled: Infinity, after, limit: 2 });
+        ({ next: after } = await store.keep.prune({ now: T0, before, settled: Infinity, after, limit: 2 }));
         steps++;
       } while (after !== null);
       return steps;
@@ -75,7 +75,7 @@ export function pruning(suite: Suite<Store>): void {
       await desk.arrive('a', [1, 2, 3]);
       await desk.workOff();
       let after: Receipt | null = null;
-      do after = await store.keep.purge(T0 + 1, after, 1);
+      do ({ next: after } = await store.keep.purge(T0 + 1, after, 1));
       while (after !== null);
       const { events } = await store.read.events({ limit: 10 }, T0);
       expect(events.map(({ key, bytes }) => [key, bytes === null])).toEqual([

@@ -45,9 +45,9 @@ export function looking(suite: Suite<Store>): void {
 
     test('after a day one sample a minute is kept, after eight days none', async () => {
       for (const at of [0, 10_000, 60_000]) await store.read.sample(T0 + at);
-      await store.read.sample(T0 + 86_400_000 + 120_000);
+      await store.keep.thinSamples(T0 + 86_400_000 + 120_000);
       expect(await sampled(10_000)).toEqual([0, 60_000]);
-      await store.read.sample(T0 + 9 * 86_400_000);
+      await store.keep.thinSamples(T0 + 9 * 86_400_000);
       expect(await sampled(10_000)).toEqual([]);
     });
 
@@ -113,6 +113,14 @@ export function looking(suite: Suite<Store>): void {
       expect(await found({ state: 'running' })).toEqual(['c:1']);
       for (const q of ['3', 'c:3', 'id-3', 'i:id-3']) expect(await found({ q })).toEqual(['c:3']);
       expect(await found({ q: "' or 1=1 --" })).toEqual([]);
+    });
+
+    test('events that webhooks alone brought are found: replay and the stream have not shown them', async () => {
+      await store.ingest.accept({ readings: [event('1'), event('2'), event(null)], now: T0 });
+      const item = (cursor: string) => readItem('replay', cursor as Cursor, JSON.stringify({ Thing: {} }));
+      await store.ingest.accept({ readings: [item('1'), item('3')], now: T0 });
+      const { events } = await store.read.events({ limit: 10, unseen: true }, T0);
+      expect(events.map(({ cursor }) => cursor)).toEqual([null, '2']);
     });
 
     test('pages of tasks of one state follow each other', async () => {

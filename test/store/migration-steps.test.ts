@@ -32,9 +32,9 @@ test.each([
   [['001.sql', '004.sql'], 'lacks 002.sql, 003.sql, '],
   [['002.sql'], 'lacks 001.sql, '],
   [[], 'lacks 001.sql, '],
-  [['001.sql', '002.sql', '002b.sql'], '/002b.sql is no migration of the kit'],
-  [['001.sql', '2.sql'], '/2.sql is no migration of the kit'],
-  [['000.sql', '001.sql'], '/000.sql is no migration of the kit'],
+  [['001.sql', '002.sql', '002b.sql'], '/002b.sql is no migration'],
+  [['001.sql', '2.sql'], '/2.sql is no migration'],
+  [['000.sql', '001.sql'], '/000.sql is no migration'],
 ])('%s are refused', (names, words) => {
   const at = folderWith(...names);
   expect(() => requireComplete(stepsIn(at), at)).toThrow(words);

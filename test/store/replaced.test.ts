@@ -378,4 +378,19 @@ describe('E12: between two starts', () => {
     await start();
     expect(idsIn(path)).toEqual(['evt_1']);
   });
+
+  test('restore says that events which were erased after the backup are back, and keeps posted alarms for their end', async () => {
+    const backup = await backupOf(1);
+    const owned = await start();
+    await owned.store.alarms.raise('disk_low', 'little room', T0);
+    await owned.store.alarms.told('disk_low', 1, 0, T0);
+    owned.release();
+    expect(restore(backup).unerased).toBe(false);
+    const again = await start();
+    expect(await again.store.alarms.raised()).toMatchObject([{ name: 'disk_low', toldAt: T0, cleared: false }]);
+    await again.store.admin.eraseEvents(() => true, 0, 10, T0, false);
+    again.release();
+    expect(restore(backup).unerased).toBe(true);
+    expect(restore(path).unerased).toBe(false);
+  });
 });

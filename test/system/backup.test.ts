@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chownSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chownSync, readdirSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
@@ -95,6 +95,20 @@ test('restore names the pauses that the backup does not hold, and they can be se
   expect(pauses()).toHaveLength(1);
 });
 
+test('a backup by hand is not begun without room, and leaves no file', async () => {
+  kit = await createKit({});
+  const path = join(kit.folder, 'events.db');
+  writeFileSync(path, '');
+  // A file of this size without content takes no room itself.
+  truncateSync(path, 8 * 2 ** 40);
+  const { code, err } = await cli('backup', join(kit.folder, 'copy.db'));
+  expect([code, err]).toEqual([
+    69,
+    expect.stringMatching(/^\d+ MB are free, and a backup takes 9227469 MB and leaves 640 MB/),
+  ]);
+  expect(readdirSync(kit.folder).filter((name) => name.startsWith('copy'))).toEqual([]);
+});
+
 /** Writes a row, which stays in the WAL while another connection reads the store. */
 function writeSomething(path: string): void {
   const db = new Database(path);
@@ -116,6 +130,26 @@ test('restore refuses a file that is not a backup, and leaves the store unchange
   expect(refused.err).toContain('is not a store of this kit');
   expect(kit.query('select * from events')).toHaveLength(1);
   expect(await cli('backup', alien)).toMatchObject({ code: 69 });
+});
+
+test('restore says of an empty file and of a part of a backup what they are, and leaves the store unchanged', async () => {
+  kit = await createKit({});
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  await kit.stop();
+  const [copy, empty] = [join(kit.folder, 'copy.db'), join(kit.folder, 'empty.db')];
+  expect(await cli('backup', copy)).toMatchObject({ code: 0 });
+  writeFileSync(empty, '');
+  expect(await cli('restore', empty)).toMatchObject({ code: 69, err: expect.stringContaining(`${empty} is empty`) });
+  const { size } = statSync(copy);
+  for (const part of [size / 2, 5_000, 4_096, 50]) {
+    truncateSync(copy, part);
+    const err = expect.stringMatching(
+      /copy\.db is (incomplete or damaged|not a store of this kit, or only a part of one)/,
+    );
+    expect(await cli('restore', copy), `${part} bytes`).toMatchObject({ code: 69, err });
+  }
+  expect(kit.query('select * from events')).toHaveLength(1);
 });
 
 test.skipIf(process.getuid?.() !== 0)('a store that root restores belongs to the user of its folder', async () => {

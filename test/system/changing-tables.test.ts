@@ -125,7 +125,7 @@ test('a table changes over starts, reloads, failing steps, a rename and an older
   );
   await goesOn();
   expect(await cli('tasks', 'move', '--from', 'count', '--to', 'tally')).toBe(
-    '5 steps of setup moved from count to tally; repeat this command once tally is loaded\n',
+    '5 steps of setup moved from count to tally; repeat this command once tally is loaded\nuntil then tally runs new events before those that wait; npx kit pause --all avoids that\n',
   );
   await reload('tally', handler([...list, COUNT], FULL));
   await cli('tasks', 'move', '--from', 'count', '--to', 'tally');

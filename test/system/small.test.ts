@@ -34,6 +34,15 @@ describe.each([[[]], [['--tools']]])('npm run init with %j', (options) => {
     expect(output).toMatch(/Test Files +\d+ passed \(\d+\)/);
   });
 
+  test('it debugs the open test, and npm run dev only with tools', () => {
+    const { configurations } = JSON.parse(readFileSync(join(small, '.vscode/launch.json'), 'utf8')) as {
+      configurations: { name: string }[];
+    };
+    const names = configurations.map(({ name }) => name);
+    expect(names).toContain('the open test');
+    expect(names.includes('npm run dev')).toBe(options.length > 0);
+  });
+
   test('its documents link only to what it has', () => {
     const documents = globSync('**/*.md', { cwd: small, exclude: ['node_modules'] });
     expect(documents).toContain('src/processes/README.md');
@@ -62,4 +71,11 @@ test('its workflow uses actions in the versions of the workflow of the kit', () 
   const own = usesIn('src/tools/init/files/.github/workflows/ci.yml');
   expect(own.length).toBeGreaterThan(1);
   expect(usesIn('.github/workflows/ci.yml')).toEqual(expect.arrayContaining(own));
+});
+
+test('its Dependabot updates the images of every compose file', () => {
+  const settings = readFileSync('src/tools/init/files/.github/dependabot.yml', 'utf8');
+  const [, directories = ''] = /docker-compose\n +directories: \[(.*)\]/.exec(settings) ?? [];
+  const files = globSync(['compose.yaml', 'src/**/compose.yaml']).map((file) => join('/', dirname(file)));
+  expect(directories.split(', ').toSorted()).toEqual(files.toSorted());
 });

@@ -1,10 +1,21 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { createKit, deliver, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
 const kits: Kit[] = [];
@@ -50,6 +61,51 @@ test('a second start on the same store is refused, and the message names the fir
   await expect(second.start()).rejects.toThrow(`served by process ${first.pid('receive')}`);
   expect(await deliver(first, makeEvent(1))).toBe(204);
 });
+
+test('a store that is locked at the start is unreachable, with exit code 69: a later start may succeed', async () => {
+  const kit = await newKit({});
+  await kit.start();
+  await kit.stop();
+  const other = new Database(join(kit.folder, 'events.db'));
+  other.exec('begin immediate');
+  await expect(kit.start()).rejects.toThrow('ended with 69');
+  expect(kit.output()).toMatch(/events\.db is (locked by another process|being read)/);
+  other.exec('rollback');
+  other.close();
+  await kit.start();
+});
+
+test('a disk that is full at the start is unreachable, with exit code 69, and the start succeeds once there is room', async ({
+  skip,
+}) => {
+  const at = mkdtempSync(join(tmpdir(), 'kit-full-'));
+  skip(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', at]).status !== 0, 'no right to mount a disk');
+  onTestFinished(() => void spawnSync('umount', ['-l', at]));
+  const filler = join(at, 'filler');
+  const kit = await newKit({}, { DATABASE_URL: `sqlite:${join(at, 'events.db')}` });
+  for (const isNew of [true, false]) {
+    fill(filler);
+    await expect(kit.start(), isNew ? 'a new store' : 'a store with events').rejects.toThrow('ended with 69');
+    expect(kit.output()).toMatch(/The disk is full: make room, see df -h/);
+    rmSync(filler);
+    await kit.start();
+    expect(await deliver(kit, makeEvent(Number(isNew)))).toBe(204);
+    await kit.stop();
+  }
+});
+
+/** Writes a file until its disk is full. */
+function fill(file: string): void {
+  const fd = openSync(file, 'w');
+  const part = Buffer.alloc(4_096);
+  try {
+    for (;;) writeSync(fd, part);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+  } finally {
+    closeSync(fd);
+  }
+}
 
 test('an ops port that is in use is a fault of the configuration, found before any delivery is accepted', async () => {
   const taken = createServer().listen(0, '127.0.0.1');

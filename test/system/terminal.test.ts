@@ -5,7 +5,7 @@ import { promisify, stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { createKit, SECRET, until, type Kit } from './kit.ts';
 
-const HANDLER = `export default { on: 'Never', handle() {} };`;
+const HANDLER = `export default { on: 'MessageSent', handle() {} };`;
 
 test('E64: npx kit reload works on a terminal, where SIGHUP ends the kit', async () => {
   const kit = await createKit({ one: HANDLER });

@@ -35,7 +35,8 @@ export const DELIVERIES: Rules<Observation> = {
   secret_mismatch: {
     gravity: 'critical',
     deliveries: 'missing',
-    remedy: 'Put the secret of the webhook first in WEBHOOK_SECRET, npx kit reload; enable the webhook if it is off.',
+    remedy:
+      'Set the secret of the webhook in WEBHOOK_SECRET, npx kit reload; enable the webhook if it is off. Keep no old secret that leaked.',
     page: '/refused',
     fires: (seen) => judgeSignatures(seen).mismatch,
     level: ({ status }) =>

@@ -5,11 +5,12 @@ import type { Rules } from './rule.ts';
 export const EVENTS: Rules<Observation> = {
   conflict: {
     gravity: 'warning',
-    remedy: 'npx kit explain with the key that the alarm names.',
+    remedy:
+      'npx kit explain with the key that the alarm names; if the service did not send both, the secret has leaked.',
     page: '/events?contradicted=yes',
     ...onCounter('conflicts'),
     words: (seen) =>
-      `arrivals contradicted stored events (${recently(seen, 'conflicts')} recently): npx kit explain ${seen.contradicted ?? '<key>'} shows the last, npx kit events --contradicted all`,
+      `arrivals contradicted stored events (${recently(seen, 'conflicts')} recently): npx kit explain ${seen.contradicted ?? '<key>'} shows the last, npx kit events --contradicted all. If the service did not send both, one is forged, and the webhook's secret has leaked: see the runbook`,
   },
   poisoned: {
     gravity: 'warning',

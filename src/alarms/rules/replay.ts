@@ -15,11 +15,12 @@ const REGISTER =
 export const REPLAY: Rules<Observation> = {
   replay_blind: {
     gravity: 'warning',
-    remedy: 'Give API_KEY the numbers and scopes of the webhook.',
+    remedy:
+      'Look at npx kit events --unseen first: forged ones mean a leaked secret. Else give API_KEY the numbers and scopes of the webhook.',
     page: '/reconciliation',
     ...onCounter('unseen'),
     words: (seen) =>
-      `webhooks brought ${recently(seen, 'unseen')} events that two complete reads of replay did not show (${seen.blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
+      `webhooks brought ${recently(seen, 'unseen')} events that two complete reads of replay did not show (${seen.blind.join(', ')}). Look at them first: npx kit events --unseen. If the service did not send them, they are forged, and the webhook's secret has leaked: see the runbook. Else API_KEY sees less than the webhook: give it the same numbers and scopes; what webhooks miss of these is not fetched`,
   },
   reconcile_stopped: {
     gravity: 'critical',

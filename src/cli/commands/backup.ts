@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { copyStore } from '../../backups/copy.ts';
+import { requireRoom } from '../../backups/room.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { clock, fileOfStore } from '../lib/store.ts';
@@ -15,6 +16,7 @@ export default {
     const storePath = fileOfStore();
     const moment = new Date(clock.now()).toISOString().replaceAll(/[:.]/g, '-');
     const to = resolve(positionals[0] ?? `${storePath}.backup-${moment}`);
+    requireRoom(storePath, to, sizeOf(storePath) + sizeOf(`${storePath}-wal`));
     const bytes = await copy(storePath, to);
     if (values.json) printJson({ file: to, bytes });
     else print(`${to}: ${megabytes(bytes)}. It holds messages: keep it as safe as the store itself.`);
@@ -23,11 +25,12 @@ export default {
 
 async function copy(path: string, to: string): Promise<number> {
   const progress = setInterval(() => {
-    const size = statSync(`${to}.part`, { throwIfNoEntry: false })?.size ?? 0;
-    process.stderr.write(`${megabytes(size)} copied\n`);
+    process.stderr.write(`${megabytes(sizeOf(`${to}.part`))} copied\n`);
   }, 2_000);
   return copyStore(path, to).finally(() => clearInterval(progress));
 }
+
+const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 
 function megabytes(bytes: number): string {
   return `${(bytes / 2 ** 20).toFixed(1)} MiB`;

@@ -12,13 +12,14 @@ import { printList } from '../lib/table.ts';
 export default {
   summary: 'events, newest first',
   usage: `events [--type T] [--session S] [--origin ${origin.options.join('|')}] [--handler NAME]
-         [--state STATE] [--contradicted] [--since TIME] [--until TIME]
+         [--state STATE] [--contradicted] [--unseen] [--since TIME] [--until TIME]
          [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
-       npx kit events … --ndjson [--bodies]     all that match, one line each`,
+       npx kit events … --ndjson [--bodies]     all that match, one line each
+  --unseen: replay and the stream have not shown it, as a forged event`,
   async run(args) {
     const { values } = parse(args, {
       text: ['type', 'session', 'origin', 'handler', 'state', 'since', 'until', 'q', 'before', 'limit'],
-      flags: ['contradicted', 'json', 'ndjson', 'bodies'],
+      flags: ['contradicted', 'unseen', 'json', 'ndjson', 'bodies'],
       names: false,
     });
     const filter = readOptions(eventQuery, values);

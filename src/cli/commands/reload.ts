@@ -58,11 +58,12 @@ async function outcomeOf(store: Store, receiver: Process, asked: number): Promis
   return `process ${receiver.pid} does not answer: see its log, and npx kit status`;
 }
 
-function tell({ handlers, ms, faults, old, restart }: Reloaded, json: boolean): number {
+function tell({ handlers, ms, faults, old, restart, warnings = [] }: Reloaded, json: boolean): number {
   const reloaded = old === null;
-  if (json) printJson({ reloaded, handlers, ms, faults, restart });
+  if (json) printJson({ reloaded, handlers, ms, faults, restart, warnings });
   else if (reloaded) print(`reloaded ${count(handlers.length, 'handler')} in ${ms} ms`);
   else fail([...faults, `the old ${old}`].map(clean).join('\n'));
+  if (!json && reloaded) for (const warning of warnings) print(clean(warning));
   if (!json && restart.length > 0) print(`changed, but these take a restart: ${restart.join(', ')}`);
   return reloaded ? EXIT.done : EXIT.failed;
 }

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { iso } from '../../base/clock.ts';
 import { lockStore } from '../../store/sqlite/lock.ts';
-import { putInPlace } from '../../store/sqlite/admin/backup.ts';
+import { putInPlace, type Kept } from '../../store/sqlite/admin/backup.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { clean, print, printJson } from '../lib/print.ts';
 import { clock, fileOfStore } from '../lib/store.ts';
@@ -20,15 +20,12 @@ export default {
     const lock = lockStore(storePath);
     try {
       const kept = putInPlace(resolve(file), storePath, iso(clock.now()) ?? '');
-      if (values.json) printJson({ restored: storePath, kept: kept.file, log: kept.log, unpaused: kept.unpaused });
+      const { file: old, log, unpaused, unerased } = kept;
+      if (values.json) printJson({ restored: storePath, kept: old, log, unpaused, unerased });
       else {
         print(`${storePath} is the backup now${kept.file ? `; the old store is ${kept.file}` : ''}.`);
         if (kept.log) print(`${kept.log} is the log of a file that is gone. Do not use it with another file.`);
-        const unpaused = kept.unpaused.map((name) => (name === '*' ? 'all handlers' : clean(name))).join(', ');
-        if (unpaused)
-          print(
-            `Paused before, but not in the backup: ${unpaused}. To stop them again, npx kit pause --all before you start.`,
-          );
+        showLost(kept);
         print('Start the receiver: replay fetches newer events, if API_BASE_URL and API_KEY are set.');
         print('Handlers run again on the events since the backup, with the same ctx.idempotencyKey.');
       }
@@ -37,3 +34,13 @@ export default {
     }
   },
 } satisfies Command;
+
+function showLost({ unpaused, unerased }: Kept): void {
+  const names = unpaused.map((name) => (name === '*' ? 'all handlers' : clean(name))).join(', ');
+  if (names)
+    print(`Paused before, but not in the backup: ${names}. To stop them again, npx kit pause --all before you start.`);
+  if (unerased)
+    print(
+      'Messages that were erased since the backup are back, and replay may bring more: npx kit erase for the same people, again once reconciliation is idle.',
+    );
+}

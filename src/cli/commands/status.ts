@@ -55,7 +55,8 @@ function showUnread(error: string, { processes, alarms }: ReceiverState, json = 
   else {
     if (alarms.length > 0) begin({ ...UNREAD, processes, alarms });
     line('processes', livesOf(processes));
-    showAlarms(alarms);
+    if (alarms.length > 0) showAlarms(alarms);
+    line('alarms', `${alarms.length > 0 ? 'others are ' : ''}not known, because the store cannot be read`);
   }
   return fail(clean(error));
 }

@@ -18,7 +18,9 @@ export default {
          [--older-than 30m|6h|2d] [--before ID] [--limit N] [--json]
        npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause
        npx kit tasks --lanes [--json]     the longest lanes, and what blocks each
-       npx kit tasks move --from OLD --to NEW     after a rename: its steps of setup, then its tasks`,
+       npx kit tasks move --from OLD --to NEW     after a rename: its steps of setup, then its tasks
+         New events overtake those that wait for OLD. To keep the order:
+         pause --all, reload, move, resume --all`,
   async run(args) {
     const { values, positionals } = parse(args, {
       text: ['state', 'handler', 'group', 'older-than', 'before', 'limit', 'from', 'to'],
@@ -96,15 +98,17 @@ async function showLanes(json: boolean): Promise<void> {
 
 async function move(from = '', to = '', json = false): Promise<void> {
   if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');
-  const { moved, steps, since } = await withStore(async (store) => {
+  const { moved, steps, paused, since } = await withStore(async (store) => {
     const { waiting } = await store.read.status(store.now());
     const place = waiting.find(({ handler }) => handler === from)?.since ?? null;
     return { ...(await moveTasks(store, { from, to }, clockOf(store), progress)), since: place };
   });
-  if (json) return printJson({ moved, steps, ...(since !== null && { waitingSince: since }) });
+  if (json) return printJson({ moved, steps, paused, ...(since !== null && { waitingSince: since }) });
   if (steps > 0)
     print(`${count(steps, 'step')} of setup moved from ${from} to ${to}; repeat this command once ${to} is loaded`);
   else print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
+  if (paused) print(`${to} is paused, as ${from} was; once the tasks have moved: npx kit resume ${to}, or --all`);
+  else if (steps > 0) print(`until then ${to} runs new events before those that wait; npx kit pause --all avoids that`);
   if (since !== null)
     print(
       clean(

@@ -14,7 +14,9 @@ import { printList, printTable } from '../lib/table.ts';
 export default {
   summary: 'compare history with the service; arrivals by origin and week',
   usage: `verify --from <cursor or time> [--json]     a time: 2026-01-31, 2026-01-31T12:00:00Z
-       npx kit verify [--json]     the weekly figures alone`,
+       npx kit verify [--json]     the weekly figures alone
+  Only here: stored, and not shown by the service; npx kit events --unseen lists them.
+  Not compared: events without a cursor of their own.`,
   async run(args) {
     const { values, positionals } = parse(args, { text: ['from'], flags: ['json'] });
     const { from, json = false } = values;

@@ -1,6 +1,6 @@
 // Sends signed deliveries to the receiver: first directly, then through the public address. If only the second fails,
 // a proxy is at fault.
-import { withStore } from '../lib/store.ts';
+import { readiness, withStore } from '../lib/store.ts';
 import { loopbackUrl, TO_DELIVER } from '../lib/post.ts';
 import { fault, misconfigured, ok, shown, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 import { createProber, PLAIN, UNUSUAL, type Arrival } from './probe.ts';
@@ -23,6 +23,12 @@ export const receiver: Check = {
         `${url} accepts deliveries signed with each of ${secrets.length} secrets, and stores their exact bytes`,
       );
     }, context.config),
+  async groundless({ config }) {
+    const { words, listens } = await readiness(config);
+    return listens
+      ? skipped(`the store has a fault; it says: ${words}`)
+      : unreachable(words, 'start the receiver with npm start, or fix PORT and HOST');
+  },
 };
 
 function judgeDirect({ status, arrived, failure }: Arrival, url: string, secret: string): Finding | undefined {

@@ -21,7 +21,7 @@ export async function eventsScreen(
       ? 'None among these; older ones may match: look further.'
       : query || before
         ? html`No event matches. <a href="/events">All events</a>`
-        : 'No event has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+        : 'No event has come yet: register the webhook, or enable it if it is off, then send its test event. npx kit doctor checks the way.';
   return html`${filters(asked, offers, query !== '')}
     ${mayChange && events.length > 0 ? selection(queryOf({ ...asked, before }), all) : null}
     ${table(
@@ -64,6 +64,7 @@ function filters(asked: Partial<EventFilter>, { types, sessions, handlers }: Off
       ${choice('handler', 'Handler', handlers, asked.handler)}
       ${choice('state', 'Task', taskState.options, asked.state)}
       ${choice('contradicted', 'Contradicted', ['yes'], asked.contradicted ? 'yes' : undefined)}
+      ${choice('unseen', 'Not in replay', ['yes'], asked.unseen ? 'yes' : undefined)}
       ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
       <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
     </form>

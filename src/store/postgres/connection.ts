@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { Client, QueryConfig, QueryResult } from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { requireComplete, stepsIn } from '../migration-steps.ts';
+import type { Migrated } from '../site.ts';
 import { StoreError } from '../store.ts';
 import { faultOf, remedyOf, UNSYNCED } from './fault.ts';
 
@@ -41,7 +42,12 @@ export function addressOf(given: string): Address {
 export type Connection = ReturnType<typeof createConnection>;
 
 /** `owner`: it creates the schema, and brings it up to date. Others find it ready. */
-export function createConnection({ url, schema, name }: Address, owner: boolean, answerMs: number) {
+export function createConnection(
+  { url, schema, name }: Address,
+  owner: boolean,
+  answerMs: number,
+  onMigrated: (migrated: Migrated) => void = () => {},
+) {
   let client: Promise<Client> | undefined;
   let current: Client | undefined;
   let closed = false;
@@ -112,7 +118,8 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
         Object.assign(new Error('commits are not synced'), { code: UNSYNCED }),
       );
     sync = found;
-    if (owner) await migrate(opened, { schema, name });
+    const from = owner ? await migrate(opened, { schema, name }) : 0;
+    if (from > 0) onMigrated({ from, to: STEPS.length });
     const shown = await opened.query(`select '${schema}' = any(current_schemas(false)) as inside`);
     inside = (shown.rows as { inside: boolean }[])[0]?.inside === true;
     const at = await versionOf(opened, schema);
@@ -120,7 +127,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
     if (at.version < STEPS.length)
       throw new StoreError(
         'missing',
-        `there is no store at ${name}, or it is of an older kit: start the receiver once`,
+        `there is no store at ${name}, or it is of an older kit: start the receiver once, or restart it`,
       );
   }
 
@@ -183,8 +190,11 @@ export function requireAdmitted({ version, oldest }: Version, name: string): voi
     throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
 }
 
-/** Applies missing migrations. Instances that start together wait for each other. */
-async function migrate(client: Client, { schema, name }: Pick<Address, 'schema' | 'name'>): Promise<void> {
+/**
+ * Applies missing migrations. Instances that start together wait for each other. Resolves to the version before; 0: the
+ * schema is new, or lacked none.
+ */
+async function migrate(client: Client, { schema, name }: Pick<Address, 'schema' | 'name'>): Promise<number> {
   await client.query('begin');
   try {
     await client.query(`select pg_advisory_xact_lock(hashtext('webhook-receiver-kit ' || $1))`, [schema]);
@@ -197,6 +207,7 @@ async function migrate(client: Client, { schema, name }: Pick<Address, 'schema' 
       await client.query(`delete from version; insert into version values (${STEPS.length}, ${OLDEST})`);
     }
     await client.query('commit');
+    return version < STEPS.length ? version : 0;
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;
@@ -214,7 +225,7 @@ async function excludeOlder(client: Client, store: string): Promise<void> {
   const names = (rows as { name: string; version: string }[]).map(({ name, version }) => `${name} (${version})`);
   if (names.length === 0) return void (await client.query('delete from lead'));
   const words = `${store}: instances of older kits run, which its new schema would not admit: ${names.join(', ')}. They go on: stop them all, then start this one`;
-  throw Object.assign(new StoreError('unwritable', words), { passes: true });
+  throw new StoreError('unwritable', words, undefined, true);
 }
 
 interface Version {

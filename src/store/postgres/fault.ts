@@ -50,7 +50,7 @@ export function faultOf(error: unknown, store: string): StoreError | undefined {
 }
 
 function away(message: string, cause: unknown, passes: boolean): StoreError {
-  return Object.assign(new StoreError('unwritable', message, cause), { passes });
+  return new StoreError('unwritable', message, cause, passes);
 }
 
 /** The remedy for a code of PostgreSQL or the system. */

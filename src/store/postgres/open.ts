@@ -28,12 +28,12 @@ const RING_MS = 10;
 const REST_MS = 6_000;
 
 export function openPostgres(url: string, options: OpenOptions = {}): Store {
-  const { owner = false, onDropped = () => {} } = options;
+  const { owner = false, onDropped = () => {}, onMigrated } = options;
   const address = addressOf(url);
   const { schema, name } = address;
-  const connection = createConnection(address, owner, owner ? ANSWER_MS.deliveries : ANSWER_MS.others);
+  const connection = createConnection(address, owner, owner ? ANSWER_MS.deliveries : ANSWER_MS.others, onMigrated);
   // Signs of life have a connection of their own, because deliveries may wait long for a lock.
-  const aside = owner ? createConnection(address, true, ANSWER_MS.deliveries) : connection;
+  const aside = owner ? createConnection(address, true, ANSWER_MS.deliveries, onMigrated) : connection;
   const instance = (): number => (owner ? members.instance() : (options.instance ?? 0));
   const database = createDatabase({ connection, schema, name, instance });
   const session = createSession(database);

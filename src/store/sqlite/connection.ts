@@ -3,8 +3,10 @@
 import { closeSync, existsSync, openSync, readFileSync, rmSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { requireComplete, stepsIn } from '../migration-steps.ts';
+import type { Migrated } from '../site.ts';
 import { StoreError } from '../store.ts';
-import { guarded } from './fault.ts';
+import { copyBefore } from './backup.ts';
+import { guarded, mayPass } from './fault.ts';
 import { prepareFolder } from './folder.ts';
 import { inodeOf, requireInPlace } from './file-identity.ts';
 import { lockStore } from './lock.ts';
@@ -67,7 +69,10 @@ function setUp(db: Connection): void {
 function refuseForeign(db: Connection, path: string): void {
   const tables = db.prepare<[], number>('select count(*) from sqlite_schema').pluck().get();
   if (!tables || db.pragma('application_id', { simple: true }) === APPLICATION) return;
-  throw new StoreError('missing', `${path} is not a store of this kit: set DATABASE_URL to another file`);
+  throw new StoreError(
+    'missing',
+    `${path} is not a store of this kit, or only a part of one: name another file (DATABASE_URL)`,
+  );
 }
 
 export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
@@ -76,31 +81,46 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
   if (set !== (level === 'FULL' ? 2 : 1)) throw new StoreError('unwritable', `SQLite refused synchronous = ${level}`);
 }
 
-/** Applies missing migrations, each in its own transaction. An existing file is copied first. */
-export function migrate(db: Connection, path: string, folder = MIGRATIONS): void {
+/**
+ * Applies missing migrations, each in its own transaction. An existing file is copied first. Undefined: the file is new,
+ * or lacked no migration.
+ */
+export function migrate(db: Connection, path: string, folder = MIGRATIONS): Migrated | undefined {
   const steps = stepsIn(folder);
   requireComplete(steps, folder);
-  const version = versionOf(db);
-  if (version > 0 && version < steps.length) {
-    const copy = `${path}.before-${version + 1}`;
-    // An existing copy is from a migration that failed and left the file unchanged. Copies with higher numbers are from
-    // before a copy was restored, and would be taken for copies of this store.
-    for (let n = version + 1; n <= steps.length; n++) rmSync(`${path}.before-${n}`, { force: true });
-    db.prepare('vacuum into ?').run(copy);
+  const from = versionOf(db);
+  if (from >= steps.length) return undefined;
+  const copy = `${path}.before-${from + 1}`;
+  if (from > 0) {
+    copyBefore(db, path, copy);
+    // Copies with higher numbers are older than a copy that was restored, so they are not of this store.
+    for (let n = from + 2; n <= steps.length; n++) rmSync(`${path}.before-${n}`, { force: true });
   }
-  for (const [index, name] of steps.entries()) {
-    if (index < version) continue;
-    db.transaction(() => {
-      db.exec(readFileSync(new URL(name, folder), 'utf8'));
-      db.pragma(`user_version = ${index + 1}`);
-    }).immediate();
+  try {
+    for (const [index, name] of steps.entries()) if (index >= from) applyStep(db, new URL(name, folder), index + 1);
+  } catch (error) {
+    // The file is unchanged, and the next try needs the room.
+    if (versionOf(db) === from) rmSync(copy, { force: true });
+    throw error;
   }
+  return from > 0 ? { from, to: steps.length, copy } : undefined;
+}
+
+function applyStep(db: Connection, file: URL, version: number): void {
+  const work = db.transaction(() => {
+    db.exec(readFileSync(file, 'utf8'));
+    db.pragma(`user_version = ${version}`);
+  });
+  work.immediate();
 }
 
 /** Throws StoreError if the file lacks migrations. Only the owner migrates. */
 export function requireVersion(db: Connection, path: string): void {
   if (versionOf(db) < STEPS.length)
-    throw new StoreError('missing', `the store at ${path} is of an older kit: start the receiver once`);
+    throw new StoreError(
+      'missing',
+      `the store at ${path} is of an older kit than this code: start the receiver once, or restart it`,
+    );
 }
 
 function refuseNewer(db: Connection, path: string): void {
@@ -125,10 +145,7 @@ function prepareFile(path: string): void {
   try {
     closeSync(openSync(path, 'a', 0o600));
   } catch (error) {
-    throw new StoreError(
-      'unwritable',
-      `${path} cannot be opened for writing: see the disk and the file's owner`,
-      error,
-    );
+    const words = `${path} cannot be opened for writing: see the disk and the file's owner`;
+    throw new StoreError('unwritable', words, error, mayPass(error));
   }
 }

@@ -5,7 +5,11 @@ import { StoreError } from '../store.ts';
 const UNUSABLE =
   /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL|INTERRUPT|ABORT|AUTH|SCHEMA|MISUSE|INTERNAL|NOLFS)/;
 
-const FULL = /FULL|ENOSPC|EDQUOT/;
+/** SHMSIZE: SQLite could not enlarge its file -shm. */
+const FULL = /FULL|ENOSPC|EDQUOT|SHMSIZE/;
+
+/** Codes of a disk or a machine that may recover, or that a person repairs without a change of the configuration. */
+const PASSING = /FULL|IOERR|CANTOPEN|NOMEM|PROTOCOL|INTERRUPT|ENOSPC|EDQUOT|EIO|E[MN]FILE|EAGAIN|EINTR/;
 
 /** Runs the work. Errors for which the store is at fault become StoreError, see `faultOf`. */
 export function guarded<T>(work: () => T, path = 'the store'): T {
@@ -30,11 +34,18 @@ export function faultOf(error: unknown, path: string): StoreError | undefined {
       'unwritable',
       `${path} cannot be used: ${error.code}: ${error.message}. ${remedyOf(error.code)}`,
       error,
+      mayPass(error),
     );
   }
   const { code, syscall } = (error ?? {}) as NodeJS.ErrnoException;
   if (typeof code !== 'string' || typeof syscall !== 'string') return undefined;
-  return new StoreError('unwritable', `${path} cannot be used: ${code} (${syscall}). ${remedyOf(code)}`, error);
+  const words = `${path} cannot be used: ${code} (${syscall}). ${remedyOf(code)}`;
+  return new StoreError('unwritable', words, error, mayPass(error));
+}
+
+/** Whether a later start may succeed, for example after room was made on a full disk. */
+export function mayPass(error: unknown): boolean {
+  return PASSING.test(String((error as { code?: unknown } | null)?.code));
 }
 
 /** The remedy for an error code of SQLite or the system. */

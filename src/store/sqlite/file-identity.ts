@@ -57,9 +57,9 @@ export function readMark(path: string): Mark | undefined {
   }
 }
 
-/** If root restores a store, the user that runs the kit must own its files. */
-export function giveToFolder(file: string): void {
-  const { uid, gid } = statSync(dirname(file));
+/** If root works on a store, the user that runs the kit must own its files: the owner of `like`, or of the folder. */
+export function giveToOwner(file: string, like = dirname(file)): void {
+  const { uid, gid } = statSync(like);
   if (process.getuid?.() === 0) chownSync(file, uid, gid);
 }
 
@@ -69,7 +69,7 @@ export function writeMark(path: string, id: string, was: string | null, at = pat
   const mark: Mark = { id, was, file, owner, pid: process.pid };
   const part = `${path}-id.part`;
   writeFileSync(part, `${JSON.stringify(mark)}\n`, { mode: 0o600, flush: true });
-  giveToFolder(part);
+  giveToOwner(part);
   renameSync(part, `${path}-id`);
   sync(dirname(path));
 }

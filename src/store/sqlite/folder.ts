@@ -2,7 +2,7 @@
 import { mkdirSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { StoreError } from '../store.ts';
-import { guarded } from './fault.ts';
+import { guarded, mayPass } from './fault.ts';
 
 /** statfs types of file systems with unreliable locks or syncs. */
 const NETWORK = new Map([
@@ -21,7 +21,8 @@ export function prepareFolder(path: string): void {
   try {
     mkdirSync(folder, { recursive: true });
   } catch (error) {
-    throw new StoreError('unwritable', `the folder ${folder} cannot be made: create it, writable for this user`, error);
+    const words = `the folder ${folder} cannot be made: create it, writable for this user`;
+    throw new StoreError('unwritable', words, error, mayPass(error));
   }
   const network = networkOf(folder);
   if (network) {

@@ -1,13 +1,13 @@
 // The owner of a store holds an exclusive transaction on a small file beside it. The kernel frees that lock when the
 // owner dies, so no stale lock can remain. A pid file cannot do that, and in a container every pid is 1.
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { startOf } from '../../base/process-start.ts';
 import { StoreError } from '../store.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
-import { readMark } from './file-identity.ts';
+import { giveToOwner, readMark } from './file-identity.ts';
 
 /** Takes the lock. No other process can own the store until the lock is closed. Throws StoreError `owned`. */
 export function lockStore(path: string): Database.Database {
@@ -17,6 +17,11 @@ export function lockStore(path: string): Database.Database {
 
 function takeLock(path: string): Database.Database {
   const file = `${path}-owner`;
+  // SQLite would create it readable for all, and as root's file if root restores a store.
+  if (!existsSync(file)) {
+    closeSync(openSync(file, 'a', 0o600));
+    giveToOwner(file);
+  }
   try {
     const lock = new Database(file, { timeout: 0 });
     lock.exec('begin exclusive');

@@ -22,7 +22,7 @@ const SYNC_MS = 8_000;
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', busyMs = 30 } = options;
-  const { onReplaced = () => {}, onDropped = () => {}, idsInSegment } = options;
+  const { onReplaced = () => {}, onDropped = () => {}, onMigrated = () => {}, idsInSegment } = options;
   const failing = new Set<string>();
   const log = createLog(path);
   const seal = createSeal(path);
@@ -34,7 +34,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function open(create: boolean): Connection {
     const opened = connect(path, { create, busyMs: create ? 5_000 : busyMs });
-    if (create) guarded(() => migrate(opened, path), path);
+    const migrated = create && guarded(() => migrate(opened, path), path);
+    if (migrated) onMigrated(migrated);
     requireVersion(opened, path);
     setSynchronous(opened, synchronous);
     opened.pragma(`busy_timeout = ${busyMs}`);

@@ -46,9 +46,10 @@ export function git(folder: string, args: string[], options: Options = {}): stri
   throw new InitError(`git ${args[0]} failed in ${folder}: ${stderr.trim()}`);
 }
 
-/** What git prints. Undefined if it fails. */
+/** What git prints. Undefined if it fails. Throws InitError if the repository is of another user. */
 export function tryGit(folder: string, args: string[]): string | undefined {
-  const { status, stdout } = run(folder, args, {});
+  const { status, stdout, stderr } = run(folder, args, {});
+  if (stderr.includes('safe.directory')) throw new InitError(stderr.trim());
   return status === 0 ? stdout.replace(/\n$/, '') : undefined;
 }
 
@@ -61,6 +62,7 @@ function run(cwd: string, args: string[], { env, input = '' }: Options) {
     encoding: 'utf8',
     maxBuffer: 256 * 1024 * 1024,
   });
+  if (result.signal) throw new InitError(`git was ended by ${result.signal}`);
   if (!error) return result;
   const missing = (error as NodeJS.ErrnoException).code === 'ENOENT';
   throw new InitError(missing ? 'git cannot be run: install git' : `git cannot be run: ${error.message}`);

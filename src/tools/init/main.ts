@@ -46,4 +46,6 @@ function readArgs(): { folder: string; tools: boolean } | undefined {
   }
 }
 
+// The signal also ends git, so that main fails, and removes what it has begun.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => undefined);
 process.exitCode = main();

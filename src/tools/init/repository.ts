@@ -1,10 +1,20 @@
 // Where a small repository is made, and how a newer kit comes to it: a commit on the branch kit, for the team to merge.
 // The team's files and branches are not touched.
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { git, InitError, tryGit } from './git.ts';
-import { compareVersions, kitCommitAt, messageOf, newestKitCommit, type KitCommit } from './history.ts';
+import { compareVersions, kitCommitAt, kitPackage, messageOf, newestKitCommit, type KitCommit } from './history.ts';
 import { writeSmallTree, type Kind } from './small-tree.ts';
 import { ROOT, type Source } from './source.ts';
 
@@ -23,6 +33,7 @@ export interface Written {
 export function write(source: Source, folder: string, tools: boolean): Written | undefined {
   if (isNew(folder)) return create(source, folder, tools);
   const before = kitOf(folder);
+  refuseReverted(folder, before);
   const kind = { name: before.name, tools: before.tools || tools };
   if (before.source === source.commit && before.tools === kind.tools) return undefined;
   refuseOlder(source, before, folder);
@@ -60,26 +71,53 @@ function hasCommits(folder: string): boolean {
 }
 
 function nearest(folder: string): string {
-  return existsSync(folder) ? folder : nearest(dirname(folder));
+  if (existsSync(folder)) return folder;
+  if (lstatSync(folder, { throwIfNoEntry: false }))
+    throw new InitError(`${folder} is a link to nothing: choose another folder`);
+  return nearest(dirname(folder));
 }
 
 function create(source: Source, folder: string, tools: boolean): Written {
   const name = basename(folder);
   if (!NAME.test(name))
     throw new InitError(`${name} is no name for a package: name the folder with lower-case letters, digits and -`);
-  const begun = existsSync(join(folder, '.git'));
-  const made = mkdirSync(folder, { recursive: true });
+  const kind = { name, tools };
+  const commit = existsSync(folder) ? fill(source, kind, folder) : createBeside(source, kind, folder);
+  return { folder, commit, tools };
+}
+
+/** The folder appears complete, or not at all. Returns the commit. */
+function createBeside(source: Source, kind: Kind, folder: string): string {
+  const temporary = mkdtempSync(join(nearest(dirname(folder)), '.kit-init-'));
   try {
-    if (!begun) git(folder, ['init', '--quiet', '--initial-branch=main', '--template=']);
-    const commit = commitTree(source, { name, tools }, folder);
-    git(folder, ['branch', 'kit', commit]);
-    git(folder, ['reset', '--quiet', '--hard', commit]);
-    return { folder, commit, tools };
-  } catch (error) {
-    if (made !== undefined) rmSync(made, { recursive: true, force: true });
-    else if (!begun) rmSync(join(folder, '.git'), { recursive: true, force: true });
-    throw error;
+    const made = join(temporary, kind.name);
+    mkdirSync(made);
+    const commit = fill(source, kind, made);
+    mkdirSync(dirname(folder), { recursive: true });
+    moveTo(folder, made);
+    return commit;
+  } finally {
+    rmSync(temporary, { recursive: true, force: true });
   }
+}
+
+function moveTo(folder: string, made: string): void {
+  try {
+    renameSync(made, folder);
+  } catch (error) {
+    if (!existsSync(folder)) throw error;
+    const words = `${folder} was made by another program meanwhile, and is left as it is: run this again`;
+    throw new InitError(words, { cause: error });
+  }
+}
+
+/** In an empty folder or an empty clone. A branch comes last, so that a run that ends early can be repeated. */
+function fill(source: Source, kind: Kind, folder: string): string {
+  git(folder, ['init', '--quiet', '--initial-branch=main', '--template=']);
+  const commit = commitTree(source, kind, folder);
+  git(folder, ['merge', '--quiet', '--ff-only', '--no-verify-signatures', commit]);
+  git(folder, ['branch', '--force', 'kit', commit]);
+  return commit;
 }
 
 /** Writes the tree and its commit, without the repository's index and working tree. Returns the commit. */
@@ -98,10 +136,10 @@ function commitTree(source: Source, kind: Kind, folder: string, parent: string[]
 
 /** The kit that HEAD contains. */
 function kitOf(folder: string): KitCommit {
-  const kit = hasCommits(folder) ? newestKitCommit(folder, 'HEAD') : undefined;
-  if (kit) return kit;
   if (tryGit(folder, ['rev-parse', '--is-shallow-repository']) === 'true')
     throw new InitError(`${folder} lacks a part of its history: git fetch --unshallow, then run this again`);
+  const kit = hasCommits(folder) ? newestKitCommit(folder, 'HEAD') : undefined;
+  if (kit) return kit;
   throw new InitError(
     `${folder} has no commit of the kit in the history of HEAD: choose an empty folder. If its history was rewritten,` +
       ' make a repository of the kit that it has in an empty folder of the same name, then connect the two once:' +
@@ -119,8 +157,25 @@ function refuseOlder(source: Source, before: KitCommit, folder: string): void {
   );
 }
 
-/** The branch kit moves. Whatever else is on it would be lost. */
+/** A revert takes away the files of a merge, but git still has it as merged, and no later merge brings them. */
+function refuseReverted(folder: string, before: KitCommit): void {
+  const version = kitPackage(folder, 'HEAD')?.version;
+  const parent = kitCommitAt(folder, `${before.id}^`);
+  if (!parent || version !== parent.version || version === before.version) return;
+  throw new InitError(
+    `${folder} has merged kit ${before.version}, but its package.json says ${version}. If that merge was reverted, git` +
+      ' would leave its files out: git revert <the commit of that revert>, then run this again.' +
+      ` Otherwise set the version in package.json to ${before.version}, and commit it`,
+  );
+}
+
+/** The branch kit moves. Whatever else is on it would be lost. A tag of the same name hides it from git merge. */
 function refuseOwnBranch(folder: string): void {
+  if (tryGit(folder, ['rev-parse', '--verify', '--quiet', 'refs/tags/kit']) !== undefined)
+    throw new InitError(
+      `${folder} has a tag named kit, which git merge kit would take for the branch:` +
+        ' git tag <another name> refs/tags/kit && git tag --delete kit',
+    );
   if (tryGit(folder, ['symbolic-ref', '--quiet', 'HEAD']) === 'refs/heads/kit')
     throw new InitError(`${folder} has the branch kit checked out, which this would move: git switch main`);
   if (tryGit(folder, ['rev-parse', '--verify', 'refs/heads/kit']) === undefined) return;

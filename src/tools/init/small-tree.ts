@@ -17,7 +17,9 @@ export function writeSmallTree(source: Source, { name, tools }: Kind, work: stri
   const tree = join(work, 'tree');
   const kept = source.paths.filter((path) => isKept(path, tools));
   extract([...kept, ...source.paths.filter((path) => path.startsWith(OWN_FILES))], work);
-  cpSync(join(tree, OWN_FILES), tree, { recursive: true });
+  // With tools the kit's own .vscode stays, which also debugs `npm run dev`.
+  const filter = (path: string): boolean => !(tools && path.endsWith('.vscode'));
+  cpSync(join(tree, OWN_FILES), tree, { recursive: true, filter });
   rmSync(join(tree, dirname(OWN_FILES)), { recursive: true });
   const manifest = rewrite<Manifest>(join(tree, 'package.json'), (kit) => smallManifest(kit, name, tools));
   rewrite<Lock>(join(tree, 'package-lock.json'), (kit) => smallLock(kit, manifest));

@@ -39,7 +39,7 @@ function wordsForUpdate(
     ...(branch === undefined ? ['  git switch main      no branch is checked out'] : []),
     '  git merge kit        a merge commit, no squash: the next update looks for it',
     '  npm ci && npm test',
-    'If there are conflicts: README.md, Update.',
+    'If there are conflicts: src/processes/README.md, Update.',
   ].join('\n');
 }
 

@@ -41,6 +41,7 @@ const service = createSimulatedService({
   onAttempt({ event, attempt, answer }) {
     if (event.type === 'webhook.ping') print(`ping, attempt ${attempt}: ${answer}`);
   },
+  onDisabled: (reason) => print(`${reason}. Nothing is delivered any more: start the receiver, then type enable`),
 });
 const known = account && (await restoreAccount(service, account));
 const scopes = ['sessions:read', 'groups:read', 'events:read', 'messages:send', 'product:inbox'];

@@ -30,6 +30,7 @@ export interface ServiceOptions extends HistoryOptions {
   post?: PostOptions;
   chaos?: { seed?: number; shares?: Partial<Shares>; on?: boolean };
   onAttempt?: (attempt: AttemptRecord) => void;
+  onDisabled?: (reason: string) => void;
 }
 
 export interface SimulatedService {
@@ -57,7 +58,7 @@ export interface SimulatedService {
 
 // oxlint-disable-next-line max-lines-per-function -- the parts of the service, put together
 export function createSimulatedService(options: ServiceOptions): SimulatedService {
-  const { seed, speed = 1, prefix = DEFAULT_PREFIX, onAttempt } = options;
+  const { seed, speed = 1, prefix = DEFAULT_PREFIX, onAttempt, onDisabled } = options;
   const clock: Clock = options.clock ?? systemClock;
   const random = createRandom(~seed);
   const limits = createLimits(clock);
@@ -67,7 +68,7 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const streams = createStreams({ history, keys, clock, speed });
   const addresses = createAddressRules(options.addresses);
   const post = createPost(options.post);
-  const delivering = { addresses, post, limits, random, clock, speed, prefix, onAttempt };
+  const delivering = { addresses, post, limits, random, clock, speed, prefix, onAttempt, onDisabled };
   const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
   const inbox = createInbox(history);
   const billing = createBilling({ random, clock });

@@ -22,6 +22,8 @@ export interface Delivering {
   /** The prefix of the header names. */
   prefix: string;
   onAttempt?: ((attempt: AttemptRecord) => void) | undefined;
+  /** Failures have switched the webhook off. */
+  onDisabled?: ((reason: string) => void) | undefined;
 }
 
 export interface AttemptRecord {

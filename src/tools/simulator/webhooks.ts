@@ -83,7 +83,10 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
         events,
         secret,
         allowed: (event) => mayRead(key) && (event.type === 'webhook.ping' || keys.reads(key, event)),
-        onDisabled: (reason) => keys.note(key, reason),
+        onDisabled(reason) {
+          keys.note(key, reason);
+          options.onDisabled?.(reason);
+        },
       });
       kept.set(webhook.id, { key, webhook });
       return { webhook, secret };

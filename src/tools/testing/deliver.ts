@@ -108,6 +108,7 @@ async function deliverTo<Type extends string>(
   const tasks = found.tasks
     .toSorted((a, b) => a.id - b.id)
     .map(({ key, state, attempts, late, error }) => ({ key, state, attempts, late, error }));
+  tellMistakes(log);
   await tellIfTestFails(tasks, [handler.on].flat(), given);
   return {
     tasks,
@@ -116,6 +117,15 @@ async function deliverTo<Type extends string>(
     query,
     gaps: await store.read.gaps(),
   };
+}
+
+/** Prints mistakes that change no outcome of a task. Otherwise a test passes without a word. */
+function tellMistakes(log: Outcome['log']): void {
+  const found = log.filter(({ msg }) => /^lane function |^failed after ctx\.complete/.test(String(msg)));
+  const lines = found.map(
+    ({ msg, why, at }) => `deliver: ${String(msg)}${(why ?? at) ? ` (${String(why ?? at)})` : ''}`,
+  );
+  if (lines.length > 0) console.error([...new Set(lines)].join('\n'));
 }
 
 /** If the test fails, its output shows the errors of tasks. A difference of states alone would not say why. */

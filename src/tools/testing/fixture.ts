@@ -38,14 +38,17 @@ export function fixture<Type extends keyof EventMap | (string & {})>(
   { data, ...overrides }: Overrides<Type> = {},
 ): Fixture<Type> {
   const n = ++made;
-  const event = {
+  const defaults = {
     id: `event-${n}`,
     cursor: /^(webhook\.ping$|kit\.)/.test(type) ? null : String(1_000 + n),
     sessionId: SESSION,
     createdAt: new Date(T0 + n * 1_000).toISOString(),
     origin: 'webhook' as const,
-    ...overrides,
   };
+  for (const field of Object.keys(overrides))
+    if (!Object.hasOwn(defaults, field))
+      throw new Error(`a fixture has no field ${field}: put it in data, as in { data: { ${field}: … } }`);
+  const event = { ...defaults, ...overrides };
   const about = { n, session: event.sessionId ?? SESSION, at: Date.parse(event.createdAt) };
   for (const field of Object.keys(data ?? {})) {
     const near = nearestField(type, field);

@@ -77,6 +77,7 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
       boot,
       concurrency: 32,
       windowMs: WINDOW_MS,
+      tellsWhy: true,
     };
   }
 

@@ -59,6 +59,12 @@ const backups = (hours: number, failures = 0): Observation['backups'] => ({
   last: { at: NOW, verifiedAt: NOW - hours * HOUR_MS, file: '/b/events.db', bytes: 1, failures, error: null },
 });
 
+test('replay_blind names forged events before the rights of the key, and conflict names them too', () => {
+  const blind = words('replay_blind', seen({}, { unseen: 2 }, { blind: ['MessageReceived'] }));
+  expect(blind).toMatch(/npx kit events --unseen.*forged.*secret has leaked.*API_KEY sees less/);
+  expect(words('conflict', seen({}, { conflicts: 1 }))).toMatch(/forged.*secret has leaked/);
+});
+
 test.each<[string, Observation, string[]]>([
   ['nothing, in calm', seen(), []],
   ['nothing, at two failures in a row', seen({ failureRun: 2 }), []],
@@ -209,6 +215,14 @@ test('E43: failure_run does not say that the webhook is off, if all were refused
   expect(said).not.toMatch(/has switched/);
   const one = { ...calm.failures, causes: { content_encoding: 12, store: 4 } };
   expect(words('failure_run', seen({ failureRun: 16, failures: one }))).toMatch(/has switched the webhook off/);
+});
+
+test('failure_run says that the clock may be wrong by more than a day, if timestamps are that far off', () => {
+  const failures = { ...calm.failures, causes: { far_timestamp: 15 } };
+  const said = words('failure_run', seen({ failureRun: 15, failures }));
+  expect(said).toMatch(
+    /refused unread \(15 × far_timestamp\): the clock of this machine may be wrong by more than a day/,
+  );
 });
 
 test.each<[string, number, number, RegExp]>([

@@ -1,6 +1,6 @@
 // A small repository of the kit, with its own `npm run init`, for tests that need several versions.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
@@ -26,7 +26,7 @@ export interface Ended {
 }
 
 export interface Place {
-  /** The user's git configuration is root/gitconfig. */
+  /** The user's git configuration is root/gitconfig, the folder for temporary files root/tmp. */
   root: string;
   kit: string;
   team: string;
@@ -34,6 +34,8 @@ export interface Place {
   sh(folder: string, command: string): string;
   /** Without arguments: for the team's folder. */
   init(...args: string[]): Ended;
+  /** Runs shell lines whenever `npm run init` calls git with this argument, before git. */
+  atGit(argument: string, lines: string): void;
   /** Writes a file of the kit, and commits it as this version. */
   release(version: string, files?: Record<string, string>): void;
 }
@@ -43,11 +45,18 @@ export function createPlace(): Place {
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const [kit, team] = [join(root, 'kit'), join(root, 'my-receiver')];
   writeFileSync(join(root, 'gitconfig'), '');
-  mkdirSync(kit);
+  for (const folder of ['kit', 'tmp', 'bin']) mkdirSync(join(root, folder));
   for (const path of COPIED) cpSync(path, join(kit, path), { recursive: true });
-  const env = { PATH, HOME: root, GIT_CONFIG_GLOBAL: join(root, 'gitconfig'), GIT_CONFIG_NOSYSTEM: '1' };
-  const run = (folder: string, command: string, ...args: string[]): Ended => {
-    const { status, stdout, stderr } = spawnSync(command, args, { cwd: join(root, folder), env, encoding: 'utf8' });
+  const env = {
+    PATH,
+    HOME: root,
+    TMPDIR: join(root, 'tmp'),
+    GIT_CONFIG_GLOBAL: join(root, 'gitconfig'),
+    GIT_CONFIG_NOSYSTEM: '1',
+  };
+  const run = (folder: string, path: string, command: string, ...args: string[]): Ended => {
+    const options = { cwd: join(root, folder), env: { ...env, PATH: path }, encoding: 'utf8' } as const;
+    const { status, stdout, stderr } = spawnSync(command, args, options);
     return { status, out: `${stdout}${stderr}` };
   };
   const place: Place = {
@@ -57,11 +66,20 @@ export function createPlace(): Place {
     sh(folder, command) {
       const plain =
         'export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a';
-      const { status, out } = run(folder, 'sh', '-c', `${plain}; ${command}`);
+      const { status, out } = run(folder, PATH, 'sh', '-c', `${plain}; ${command}`);
       if (status !== 0) throw new Error(`${command} failed:\n${out}`);
       return out.trim();
     },
-    init: (...args) => run('kit', process.execPath, 'src/tools/init/main.ts', ...(args.length > 0 ? args : [team])),
+    init(...args) {
+      const path = `${join(root, 'bin')}:${PATH}`;
+      return run('kit', path, process.execPath, 'src/tools/init/main.ts', ...(args.length > 0 ? args : [team]));
+    },
+    atGit(argument, lines) {
+      const file = join(root, 'bin/git');
+      const when = `case " $* " in *' ${argument} '*) ${lines};; esac`;
+      writeFileSync(file, `#!/bin/sh\nPATH='${PATH}'\n${when}\nexec git "$@"\n`);
+      chmodSync(file, 0o755);
+    },
     release(version, files = {}) {
       const manifest = readFileSync(join(kit, 'package.json'), 'utf8');
       const all = { ...files, 'package.json': manifest.replace(/"version": "[^"]+"/, `"version": "${version}"`) };

@@ -1,5 +1,5 @@
 // `npm run init` with real git: what it makes, how an update comes to it, and what it refuses.
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createPlace, type Place } from './harness.ts';
@@ -184,6 +184,37 @@ describe('an update', () => {
     expect(place.sh('my-receiver', 'git show -s --format=%s kit^')).toBe('webhook-receiver-kit 1.0.0');
   });
 
+  test('is not hidden by a commit of the team that names its own tree as if it was of the kit', () => {
+    const place = made();
+    commit(place, 'src/ours.ts', '');
+    const message = place
+      .sh('my-receiver', 'git show -s --format=%b kit')
+      .replace(/^Kit-Tree:.*/m, '')
+      .trim();
+    place.sh(
+      'my-receiver',
+      `git commit --quiet --allow-empty -m "webhook-receiver-kit 1.0.0" -m "${message}\nKit-Tree: $(git write-tree)"`,
+    );
+    expect(place.sh('my-receiver', 'git show -s --format="%(trailers:key=Kit-Tree,valueonly)" | head -1')).toBe(
+      place.sh('my-receiver', 'git show -s --format=%T'),
+    );
+    place.release('1.1.0', NEXT);
+    expect(place.init().status).toBe(0);
+    place.sh('my-receiver', 'git merge --quiet --no-edit kit');
+    expect(existsSync(join(place.team, 'src/ours.ts'))).toBe(true);
+  });
+
+  test('may come from a pre-release', () => {
+    const place = createPlace();
+    place.release('1.1.0-rc.9', NEXT);
+    place.init();
+    for (const version of ['1.1.0-rc.10', '1.1.0']) {
+      place.release(version);
+      expect(place.init().out).toContain(`kit ${version} is on the branch kit`);
+      place.sh('my-receiver', 'git merge --quiet --no-edit kit');
+    }
+  });
+
   test('with --tools adds the tools to a repository without them', () => {
     const place = made();
     expect(place.init(place.team, '--tools').out).toContain('is on the branch kit');
@@ -239,6 +270,57 @@ describe('refused, and nothing is written', () => {
     const place = made();
     place.sh('my-receiver', 'rm -rf .git && cd .. && git init --quiet');
     expect(place.init().out).toContain('choose a folder outside, and add it to yours as a submodule');
+  });
+
+  test('a link to nothing, as the folder or above it', () => {
+    const place = createPlace();
+    symlinkSync('nothing', place.team);
+    const words = `${place.team} is a link to nothing: choose another folder`;
+    for (const folder of [place.team, join(place.team, 'receiver')])
+      expect(place.init(folder)).toEqual({ status: 1, out: expect.stringContaining(words) });
+  });
+
+  test("a folder inside somebody else's repository", () => {
+    const place = createPlace();
+    place.sh('.', 'git init --quiet theirs && mkdir theirs/ours');
+    place.atGit('--show-toplevel', 'export GIT_TEST_ASSUME_DIFFERENT_OWNER=1');
+    writeFileSync(join(place.root, 'gitconfig'), `[safe]\ndirectory = ${place.kit}\n`);
+    const { status, out } = place.init(join(place.root, 'theirs/ours/my-receiver'));
+    expect(status).toBe(1);
+    expect(out).toContain(`dubious ownership in repository at '${join(place.root, 'theirs')}'`);
+    expect(readdirSync(join(place.root, 'theirs/ours'))).toEqual([]);
+  });
+
+  test('a tag named kit, until it has another name', () => {
+    const place = made();
+    place.sh('my-receiver', 'git tag -a -m ours kit');
+    place.release('1.1.0', NEXT);
+    const { status, out } = place.init();
+    expect(status).toBe(1);
+    const [, remedy = ''] = /has a tag named kit, .*: (git tag .*)$/m.exec(out) ?? [];
+    expect(place.sh('my-receiver', 'git branch --format="%(refname:short) %(subject)" --list kit')).toContain('1.0.0');
+    place.sh('my-receiver', remedy.replace('<another name>', 'ours'));
+    expect(place.init().status).toBe(0);
+    place.sh('my-receiver', 'git merge --quiet --no-edit kit && git show ours');
+    expect(existsSync(join(place.team, 'src/new.ts'))).toBe(true);
+  });
+
+  test.each(['1.1.0', '1.2.0'])('kit %s after a merge that was reverted, until the revert is reverted', (next) => {
+    const place = made();
+    commit(place, 'src/ours.ts', '');
+    place.release('1.1.0', NEXT);
+    place.init();
+    place.sh('my-receiver', 'git merge --quiet --no-edit kit && git revert --no-edit --mainline 1 HEAD');
+    if (next !== '1.1.0') place.release(next, { 'src/newer.ts': '' });
+    const { status, out } = place.init();
+    expect(status).toBe(1);
+    expect(out).toContain(
+      'merged kit 1.1.0, but its package.json says 1.0.0. If that merge was reverted, git would leave its files out:',
+    );
+    place.sh('my-receiver', 'git revert --no-edit HEAD');
+    expect(place.init().status).toBe(0);
+    place.sh('my-receiver', 'git merge --quiet --no-edit kit');
+    expect(existsSync(join(place.team, 'src/new.ts'))).toBe(true);
   });
 
   test('an older kit', () => {

@@ -33,6 +33,14 @@ function startIn(folder: string, ...args: string[]) {
   return { child, ended, say, output: () => output };
 }
 
+test('a webhook that fails from the start is switched off, which is said with the command that enables it', async () => {
+  const { url } = await createEndpoint(inTurn(503));
+  const { output, say } = start('--url', url, '--rate', '6000');
+  const off = /^webhook [\w-]+ disabled: 15 consecutive failures\. .*start the receiver, then type enable$/gm;
+  await until(() => expect(output().match(off)).toHaveLength(1));
+  await say('enable', /without backfill/);
+});
+
 test('a rehearsal: register, ping, send, rotate, disable, enable, expire, revoke', async () => {
   const { url, got } = await createEndpoint(inTurn(204));
   const { say, output, child, ended } = start();

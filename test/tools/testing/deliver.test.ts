@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { defineHandler, RetryAfter, ServiceError, Skip, type Context } from '#kit';
 import { crash, createClock, deliver, fixture, recorder, serviceError } from '#kit/testing';
 
@@ -98,6 +98,27 @@ test('after a crash while other tasks run, all of them run again, and each ends 
   const { tasks } = await deliver(handler, events, { crashAfter: 3 });
   expect(tasks.map(({ state }) => state)).toEqual(['done', 'done', 'done', 'done', 'done']);
   expect(runs).toBeGreaterThan(5);
+});
+
+test('a mistake that costs no task is printed and logged: a lane that is no string, ctx.complete called twice', async () => {
+  const printed = vi.spyOn(console, 'error').mockImplementation(() => {});
+  onTestFinished(() => printed.mockRestore());
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    lane: () => undefined as unknown as string,
+    async handle(_, ctx) {
+      await ctx.complete(() => {});
+      await ctx.complete(() => {});
+    },
+  });
+  const { tasks, log } = await deliver(handler, fixture('MessageReceived'));
+  expect(tasks).toMatchObject([{ state: 'done' }]);
+  const lane = 'lane function returned undefined, not a string; using the session as lane';
+  const twice = 'failed after ctx.complete; the task stays done';
+  expect(log.map(({ msg }) => msg)).toEqual(expect.arrayContaining([lane, twice]));
+  const lines = printed.mock.calls.join('\n');
+  expect(lines).toContain(`deliver: ${lane}`);
+  expect(lines).toContain(`deliver: ${twice} (Error: ctx.complete has ended this task: call it once, and ctx.note`);
 });
 
 test('the service answers as scripted, by objects, functions and errors, and every call is recorded', async () => {

@@ -24,6 +24,13 @@ test('a misspelt field is refused with the nearest name; fields unlike any named
   expect(fixture('MessageSent', { data: { mesage_id: 'x' } }).data).toMatchObject({ mesage_id: 'x' });
 });
 
+test('a field of the data that stands beside data is refused', () => {
+  const beside: object = { is_group: true };
+  expect(() => fixture('MessageReceived', beside)).toThrow(
+    'a fixture has no field is_group: put it in data, as in { data: { is_group: … } }',
+  );
+});
+
 test('session and time go into the data, where the kit reads them', () => {
   const session = '00000000-0000-4000-8000-00000000000a';
   const { data } = fixture('MessageReceived', { sessionId: session, createdAt: '2026-02-03T04:05:06.000Z' });

@@ -90,7 +90,7 @@ function say(text) {
 function plan() {
   clearTimeout(timer);
   const seconds = Number(every.value);
-  if (seconds > 0 && !document.hidden) timer = setTimeout(refresh, seconds * 1000);
+  if (seconds > 0 && !document.hidden) timer = setTimeout(() => void refresh(), seconds * 1000);
 }
 
 /** Copies the text. Without a clipboard (plain HTTP from another machine), selects it, so that people can copy it. */

@@ -22,8 +22,8 @@ export function createPause(session: Session): Pick<AdminStore, 'pause' | 'resum
   /** What is left after this handler goes on. If all were paused, the others that the store knows stay paused. */
   function without(paused: Paused, known: string[], handler: string): Paused {
     const { [ALL]: all, ...named } = paused;
-    const others = all ? known.map((name) => [name, all] as const) : [];
-    const { [handler]: _, ...left } = { ...Object.fromEntries(others), ...named };
+    const others = all && known.includes(handler) ? known.map((name) => [name, all] as const) : [];
+    const { [handler]: _, ...left } = others.length > 0 ? { ...Object.fromEntries(others), ...named } : paused;
     return left;
   }
 

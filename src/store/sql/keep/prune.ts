@@ -4,7 +4,7 @@ import { orUndefined } from '../../../base/errors.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import { dataOfBody, type Origin } from '../../../wire/event.ts';
 import { digestOf } from '../../../wire/json.ts';
-import type { KeepStore, Receipt } from '../../keep.ts';
+import type { KeepStore, Pruned, Receipt } from '../../keep.ts';
 import type { Session } from '../session.ts';
 import { HANDLERS, idsOfEvent } from '../work/waiting.ts';
 
@@ -58,7 +58,7 @@ export function createPruning(
   return {
     async prune({ now, before, settled, after, limit }) {
       await shred();
-      const work = async (): Promise<Receipt | null> => {
+      const work = async (): Promise<Pruned> => {
         const watermark = await session.cursorState('watermark');
         // Without a watermark there is no floor yet. One odd cursor must not raise the later floor above future events.
         const top = watermark === null ? await median() : BigInt(watermark);
@@ -80,21 +80,22 @@ export function createPruning(
           removed.push(row.seq);
         }
         await purgeBodies(purged);
-        if (removed.length === 0) return next;
+        const pruned = { next, rows: removed.length, bodies: purged.length };
+        if (removed.length === 0) return pruned;
         await remove(removed);
         if (floor >= 0n) await session.setState('pruned_to', floor);
         if (until > 0) await session.setState('pruned_before', until);
-        return next;
+        return pruned;
       };
       return session.write(work, 'work', 'door', 'lead');
     },
     newestEvent: async () => (await newest.get()) ?? 0,
     async purge(before, after, limit) {
       await shred();
-      const work = async (): Promise<Receipt | null> => {
+      const work = async (): Promise<Pruned> => {
         const { finished, next } = await rows.whole(before, after, limit);
         await purgeBodies(finished.map(({ seq }) => seq));
-        return next;
+        return { next, rows: 0, bodies: finished.length };
       };
       return session.write(work, 'work', 'door', 'lead');
     },

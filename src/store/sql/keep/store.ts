@@ -3,7 +3,9 @@ import type { KeepStore } from '../../keep.ts';
 import type { Session } from '../session.ts';
 import { createPruning } from './prune.ts';
 
+const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
+const SAMPLES_DAYS = 8;
 
 /** What each database does in its own way. */
 export interface Upkeep {
@@ -26,6 +28,9 @@ export function createKeepStore(session: Session, { dropOldIds, checkpoint, shre
     'delete from lane_progress where used_at < ? and not exists (select 1 from lanes where id = lane)',
   );
 
+  const thin = session.statement(`delete from samples where at < ? and at % ${MINUTE_MS} <> 0`);
+  const drop = session.statement('delete from samples where at < ?');
+
   return {
     ...createPruning(session, () => shred(false)),
     async sweep(before) {
@@ -39,6 +44,12 @@ export function createKeepStore(session: Session, { dropOldIds, checkpoint, shre
         await removeArrivals.run(Math.floor(before / DAY_MS));
       };
       await session.write(work, 'work', 'door', 'lead');
+    },
+    async thinSamples(at) {
+      await session.write(async () => {
+        await thin.run(at - DAY_MS);
+        await drop.run(at - SAMPLES_DAYS * DAY_MS);
+      });
     },
     checkpoint,
   };

@@ -32,6 +32,8 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
   const eventList = session.statement<ShownEvent>(`
     ${shown} where e.seq < @before and e.seq > @from and (cast(@type as text) is null or e.type = @type)
       and (cast(@contradicted as bigint) is null or exists (select 1 from conflicts c where c.seq = e.seq))
+      and (cast(@unseen as bigint) is null or e.origin = 'webhook' and not exists (
+        select 1 from seen_by_origin s where s.event = e.seq and s.origin in ('replay', 'stream')))
       and (cast(@session as text) is null or e.session_id = @session)
       and (cast(@origin as text) is null or e.origin = @origin)
       and (cast(@state as text) is null and cast(@handler as text) is null or exists (
@@ -86,7 +88,7 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
 
   return {
     async events(
-      { type, session: sessionId, state, contradicted, origin, handler, since, until, q, before, limit },
+      { type, session: sessionId, state, contradicted, unseen, origin, handler, since, until, q, before, limit },
       now,
     ) {
       const row = q === undefined || before !== undefined ? undefined : await named.get(nameOf(q));
@@ -103,6 +105,7 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
         origin: origin ?? null,
         handler: handler ?? null,
         contradicted: contradicted ? 1 : null,
+        unseen: unseen ? 1 : null,
         q: q ?? null,
       };
       const match = { ...inState(state), ...given, ...messageId(q), now };

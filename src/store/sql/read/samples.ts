@@ -5,17 +5,12 @@ import type { HandlerSample, Sample, ReadStore } from '../../read.ts';
 import type { Session } from '../session.ts';
 
 const TEN_SECONDS_MS = 10_000;
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
-const KEPT_DAYS = 8;
 
 export function createSamples(session: Session, status: ReadStore['status']): Pick<ReadStore, 'sample' | 'samples'> {
   const counters = session.statement<{ name: string; value: number }>('select name, value from counters');
   const insert = session.statement(
     'insert into samples (at, figures) values (?, ?) on conflict (at) do update set figures = excluded.figures',
   );
-  const thin = session.statement(`delete from samples where at < ? and at % ${MINUTE_MS} <> 0`);
-  const drop = session.statement('delete from samples where at < ?');
   const list = session.statement<{ at: number; figures: string }>(`
     select at, figures from samples
     where at in (select max(at) from samples where at >= ? and at <= ? group by at / cast(? as bigint)) order by at`);
@@ -43,12 +38,7 @@ export function createSamples(session: Session, status: ReadStore['status']): Pi
         boot: Number(await session.state('boot')),
         alarms: alarms.map(({ name }) => name),
       };
-      await session.write(async () => {
-        await insert.run(at, JSON.stringify(figures));
-        if (at % MINUTE_MS !== 0) return;
-        await thin.run(now - DAY_MS);
-        await drop.run(now - KEPT_DAYS * DAY_MS);
-      });
+      await session.write(() => insert.run(at, JSON.stringify(figures)));
     },
     async samples(from, to, stepMs) {
       const rows = await list.all(from, to, stepMs);

@@ -17,10 +17,10 @@ import { orUndefined } from '../../../base/errors.ts';
 import { keptOf } from '../../state.ts';
 import { StoreError } from '../../store.ts';
 import { makeOwn, partOf, replacedName } from '../backup.ts';
-import { connect, requireVersion, type Connection } from '../connection.ts';
+import { connect, versionOf, type Connection } from '../connection.ts';
 import { guarded } from '../fault.ts';
 import { prepareFolder } from '../folder.ts';
-import { giveToFolder, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
+import { giveToOwner, readMark, requireSame, sizeOf, sync, writeMark } from '../file-identity.ts';
 
 /**
  * Writes a copy that shows the store at one moment, reads all of it, and returns its size. While it is made, the WAL
@@ -103,7 +103,18 @@ export interface Kept {
   log: string | null;
   /** Handlers that were paused in the old store and are not in the backup; `*`: all. */
   unpaused: string[];
+  /** Data was erased since the backup, so it is back. */
+  unerased: boolean;
 }
+
+/** What people did in a store, and what ALERT_URL was told. */
+interface Deeds {
+  paused: string[];
+  erased: number;
+  alarms: Record<string, unknown>[];
+}
+
+const ALARM = ['name', 'since', 'detail', 'told_at', 'level', 'news', 'cleared'];
 
 /**
  * Restores the store from the file `from`, which may be the one at `path` itself. The old file is kept beside the new
@@ -116,13 +127,14 @@ export function putInPlace(from: string, path: string, now: string): Kept {
     const kept = guarded(() => {
       const own = isOwn(path);
       // If another file is at `path`, the WAL beside it is not its own, and must not be copied into it.
-      const paused = own ? requireClosed(path) : [];
+      const before = own ? requireClosed(path) : deedsIn(null);
       copyFileSync(from, copy);
-      const { id, paused: still } = requireWhole(copy, from);
+      const { id, paused, erased } = requireWhole(copy, from, before);
       const aside = setAside(path, replacedName(path, now), own);
       // The `-id` file names the old id too and is written first: a start before the rename then accepts the old file.
       writeMark(path, id, readMark(path)?.id ?? null, copy);
-      return { ...aside, unpaused: still.includes('*') ? [] : paused.filter((name) => !still.includes(name)) };
+      const unpaused = paused.includes('*') ? [] : before.paused.filter((name) => !paused.includes(name));
+      return { ...aside, unpaused, unerased: before.erased > erased };
     }, path);
     // A rename is one step: at every moment there is a store.
     renameSync(copy, path);
@@ -145,7 +157,7 @@ function isOwn(path: string): boolean {
 }
 
 /** Gives the file the second name `kept` and renames the WAL: to match `kept`, if it is the file's own WAL. */
-function setAside(path: string, kept: string, own: boolean): Omit<Kept, 'unpaused'> {
+function setAside(path: string, kept: string, own: boolean): Pick<Kept, 'file' | 'log'> {
   const file = existsSync(path) ? kept : null;
   if (file) linkSync(path, kept);
   const logged = existsSync(`${path}-wal`);
@@ -159,54 +171,66 @@ function setAside(path: string, kept: string, own: boolean): Omit<Kept, 'unpause
 
 /**
  * Copies the WAL into the file, so that the file alone is complete. If the file is damaged, both stay as they are.
- * Returns the names of the paused handlers.
  */
-function requireClosed(path: string): string[] {
+function requireClosed(path: string): Deeds {
   try {
     const db = connect(path, { busyMs: 5_000, anyVersion: true });
     const [{ busy }] = db.pragma('wal_checkpoint(TRUNCATE)') as [{ busy: number }];
-    const paused = pausedIn(db);
+    const deeds = deedsIn(db);
     db.close();
     if (busy) throw new StoreError('busy', `${path} is open in another process: end that first`);
     for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
-    return paused;
+    return deeds;
   } catch (error) {
     if (error instanceof StoreError && error.code === 'busy') throw error;
-    return [];
+    return deedsIn(null);
   }
 }
 
 /** None if the store is damaged. */
-function pausedIn(db: Connection): string[] {
-  const read = (): string | undefined =>
-    db.prepare<[], string>("select value from state where name = 'paused'").pluck().get();
-  return Object.keys(orUndefined(() => keptOf('paused', read() ?? null)) ?? {});
+function deedsIn(db: Connection | null): Deeds {
+  const state = db?.prepare<[string], string>('select value from state where name = ?').pluck();
+  const read = (): Deeds => ({
+    paused: Object.keys(keptOf('paused', state?.get('paused') ?? null)),
+    erased: Number(state?.get('erased') ?? 0),
+    alarms: db?.prepare<[], Record<string, unknown>>(`select ${ALARM.join()} from alarms`).all() ?? [],
+  });
+  return orUndefined(read) ?? { paused: [], erased: 0, alarms: [] };
 }
 
-/** Checks the copy and gives it a new id. Errors call the file `name`, as people know it. */
-function requireWhole(copy: string, name: string): { id: string; paused: string[] } {
+/**
+ * Checks the copy, which may be of an older kit, and gives it a new id. Errors call the file `name`, as people know it.
+ */
+function requireWhole(copy: string, name: string, before: Deeds): Deeds & { id: string } {
+  if (sizeOf(copy) === 0) throw new StoreError('missing', `${name} is empty: take another backup`);
   const id = randomUUID();
-  let paused: string[] = [];
+  let deeds = deedsIn(null);
   try {
     guarded(() => {
       const db = connect(copy);
-      requireVersion(db, name);
-      const verdict = db.pragma('quick_check(1)', { simple: true });
-      if (verdict !== 'ok') throw new StoreError('missing', `${name} is damaged: take an older backup`);
+      const verdict = versionOf(db) > 0 && db.pragma('quick_check(1)', { simple: true });
+      if (verdict !== 'ok') throw new StoreError('missing', `${name} is incomplete or damaged: take another backup`);
       // A session may have ended since the backup, and the backup that it notes is not one of this store.
       db.exec(`delete from processes; delete from state where name = 'backup' or name like 'session%'`);
       db.prepare('update store set id = ?').run(id);
-      paused = pausedIn(db);
+      deeds = deedsIn(db);
+      // Alarms that were posted: the kit ends them, so that they do not stay open at ALERT_URL.
+      const keep = db.prepare(`insert or replace into alarms (${ALARM.join()}) values (@${ALARM.join(', @')})`);
+      for (const alarm of before.alarms) keep.run(alarm);
       db.pragma('wal_checkpoint(TRUNCATE)');
       db.close();
     }, name);
   } catch (error) {
-    if (error instanceof StoreError) throw new StoreError(error.code, error.message.replaceAll(copy, name), error);
-    throw error;
+    if (!(error instanceof StoreError)) throw error;
+    const { code = '' } = (error.cause ?? {}) as { code?: string };
+    const words = /NOTADB|CORRUPT|SHORT_READ/.test(code)
+      ? `${name} is incomplete or damaged (${code}): take another backup`
+      : error.message.replaceAll(copy, name);
+    throw new StoreError(error.code, words, error);
   }
   for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
   chmodSync(copy, 0o600);
-  giveToFolder(copy);
+  giveToOwner(copy);
   sync(copy);
-  return { id, paused };
+  return { ...deeds, id };
 }

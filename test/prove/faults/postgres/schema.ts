@@ -41,13 +41,12 @@ export const schema: Fault[] = [
         const kit = await scene.add();
         scene.load(20);
         await scene.acknowledge(20);
-        await scene.admin('update kit.version set version = 99, oldest = 99');
-        const refused = await scene.refuses(/newer kit \(99\): update this clone/);
-        // The instance that is connected goes on: instances are updated one after another.
-        await scene.acknowledge(20);
         await scene.rest();
+        await scene.admin('update kit.version set version = 99, oldest = 99');
+        const code = await kit.exited();
+        scene.holds(code === 78, `the instance that was connected ended with ${code}`);
+        const refused = await scene.refuses(/newer kit \(99\): update this clone/);
         await scene.admin('update kit.version set oldest = 1');
-        await kit.stop();
         await kit.start();
         scene.load(20);
         await scene.acknowledge(20);
