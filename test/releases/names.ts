@@ -54,8 +54,14 @@ export async function publicNames(file: string): Promise<string[]> {
 async function commandNames(): Promise<string[]> {
   return (await commands()).flatMap(({ name, usage }) => [
     `command ${name}`,
-    ...[...usage.matchAll(/--[a-z-]+/g)].map(([option]) => `command ${name} ${option}`),
+    ...[...synopsis(usage).matchAll(/--[a-z-]+/g)].map(([option]) => `command ${name} ${option}`),
   ]);
+}
+
+/** The forms of a command, without the words that explain them. */
+function synopsis(usage: string): string {
+  const lines = usage.split('\n').map((line) => line.trim().replace(/ {3,}.*/, ''));
+  return lines.filter((line, n) => n === 0 || /^(npx kit |\[)/.test(line)).join('\n');
 }
 
 function metricNames(): string[] {
