@@ -40,15 +40,16 @@ export function createPruner({ store, clock, log, retentionDays, payloadDays }: 
 
   async function mark(): Promise<void> {
     const known = await store.state.get('receipts');
-    const ranMs = markedAt === null ? sinceLastRun(known, clock.now()) : clock.monotonic() - markedAt;
-    markedAt = clock.monotonic();
-    const now = clock.now();
+    const [now, began] = [clock.now(), clock.monotonic()];
+    const ranMs = markedAt === null ? sinceLastRun(known, now) : began - markedAt;
     const trusted = await trustedTime(store, now, known, ranMs);
     const receipts = markReceipt(known, { at: now, ranMs, event: await store.keep.newestEvent() });
     settled = settledUpTo(receipts);
     at = Math.min(now, trusted.at);
     if (aheadMs(now, trusted) > 0) notes.ahead(trusted.at);
     await store.state.note({}, { receipts: JSON.stringify({ ...receipts, trusted }) });
+    // After a failure, the next try counts this time too.
+    markedAt = began;
   }
 
   return async (): Promise<number> => {

@@ -140,6 +140,7 @@ describe('a schema that a next kit has migrated', () => {
     const updated = await make(next.root);
     await updated.start();
     expect(await run(url, 'select version, oldest from kit.version')).toEqual([{ version: next.schema, oldest: 1 }]);
+    expect(updated.output().match(/"from":\d+,"to":\d+,"msg":"the store was migrated/g)).toHaveLength(1);
     await started.start();
     for (const [n, kit] of [running, updated, started].entries()) expect(await deliver(kit, makeEvent(n))).toBe(204);
     for (const kit of [running, updated, started]) expect(await kit.stop()).toBe(EXIT.done);
