@@ -341,19 +341,6 @@ test('handlers are listed with what waits for them, paused and resumed, one or a
   });
 });
 
-test('single events are erased with what contradicted them, and no other message of the same sender', async () => {
-  await deliver(records, { cursor: '41' }, { cursor: '42' }, { cursor: '43' });
-  await deliver(records, { cursor: '41', data: { from: '15550100', body: 'forged' } });
-  const none = await kit('erase', '--event', 'c:41', '--event', 'c:999');
-  expect([none.code, none.out]).toEqual([1, 'no event c:999: npx kit events\n']);
-  const both = await kit('erase', '--event', 'c:41', '--sender', '5511999990000');
-  expect([both.code, both.out]).toEqual([2, expect.stringContaining('either --sender or --event')]);
-  const { code, out } = await kit('erase', '--event', 'c:41', '--event', '42', '--json');
-  expect([code, JSON.parse(out)]).toEqual([0, expect.objectContaining({ events: 2, conflicts: 1, quarantined: 0 })]);
-  expect((await kit('explain', '42', '--body')).out).toContain('no body: erased by npx kit erase');
-  expect((await kit('explain', '43', '--body')).out).toContain('5511999990000');
-});
-
 test('E65: `explain` says that an attempt died with its process, that a handler is gone, and that a body was erased', async () => {
   await deliver(records, { cursor: '31' }, { cursor: '32' });
   const [handler = 0] = await fanOut(records, ['left']);
@@ -370,4 +357,17 @@ test('E65: `explain` says that an attempt died with its process, that a handler 
   await kit('erase', '--sender', '5511999990000');
   expect((await kit('explain', '31')).out).toContain('body erased by npx kit erase');
   expect((await kit('explain', '31', '--body')).out).toContain('no body: erased by npx kit erase');
+});
+
+test('single events are erased with what contradicted them, and no other message of the same sender', async () => {
+  await deliver(records, { cursor: '41' }, { cursor: '42' }, { cursor: '43' });
+  await deliver(records, { cursor: '41', data: { from: '15550100', body: 'forged' } });
+  const none = await kit('erase', '--event', 'c:41', '--event', 'c:999');
+  expect([none.code, none.out]).toEqual([1, 'no event c:999: npx kit events\n']);
+  const both = await kit('erase', '--event', 'c:41', '--sender', '5511999990000');
+  expect([both.code, both.out]).toEqual([2, expect.stringContaining('either --sender or --event')]);
+  const { code, out } = await kit('erase', '--event', 'c:41', '--event', '42', '--json');
+  expect([code, JSON.parse(out)]).toEqual([0, expect.objectContaining({ events: 2, conflicts: 1, quarantined: 0 })]);
+  expect((await kit('explain', '42', '--body')).out).toContain('no body: erased by npx kit erase');
+  expect((await kit('explain', '43', '--body')).out).toContain('5511999990000');
 });

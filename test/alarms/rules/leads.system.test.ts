@@ -70,7 +70,13 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
   ['clock_skew', (ops) => ops.store.state.note({ 'refused.clock_skew': 3 })],
   ['body_limit', (ops) => ops.store.state.note({ 'refused.body_limit': 1 })],
   ['connections', (ops) => ops.store.state.note({ connections_full: 5 })],
-  ['replay_blind', (ops) => ops.store.state.note({ unseen: 1 }, { blind: '["MessageSent"]' })],
+  [
+    'replay_blind',
+    async (ops) => {
+      await deliver(ops, { cursor: '1' });
+      await ops.store.state.note({ unseen: 1 }, { blind: '["MessageSent"]' });
+    },
+  ],
   ['reconcile_stopped', (ops) => replay(ops, 'stopped', 'ReplayEvents: 401 UNAUTHENTICATED')],
   ['reconcile_behind', (ops) => replay(ops, 'backing-off', '503'), 200_000],
   [

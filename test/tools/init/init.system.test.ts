@@ -64,6 +64,7 @@ describe('a new repository', () => {
       [
         '.git',
         '.github',
+        '.vscode',
         'LICENSE',
         'knip.json',
         'README.md',
