@@ -4,7 +4,7 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { basename, join, parse } from 'node:path';
 import { describe } from '../base/errors.ts';
-import { requireRoom } from './room.ts';
+import { requireRoomForBackup } from './room.ts';
 
 /** What follows the name of the store. A copy that is not verified yet has a further suffix. */
 const NAME = /^-[0-9a-z]+-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.db(\.part.*)?$/;
@@ -43,7 +43,7 @@ export function createBackupFolder(dir: string, storePath: string, born: number)
       if (existsSync(dir)) for (const name of copies(true, false)) rmSync(join(dir, name), { force: true });
     },
     /** Throws if there is no room for a copy of a store of this size. */
-    requireRoom: (storeBytes: number): void => requireRoom(storePath, join(dir, stem), storeBytes),
+    requireRoom: (storeBytes: number): void => requireRoomForBackup(storePath, join(dir, stem), storeBytes),
     /** The path of a new copy. `at`: Unix milliseconds. */
     nameAt(at: number): string {
       return join(dir, `${own}${new Date(at).toISOString().slice(0, 19).replaceAll(':', '-')}Z.db`);

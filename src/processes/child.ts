@@ -193,7 +193,7 @@ export function createChild(options: ChildOptions) {
     },
     /** The handlers that were loaded last. */
     handlers: () => handlers,
-    /** What the process found odd in them, without a fault. */
+    /** Warnings about them. */
     notes: () => current?.notes() ?? [],
     /** The handler files that the process at work left out. */
     broken: () => broken,

@@ -208,7 +208,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     report: (account: Account) => keep.send({ type: 'account', account }),
     /** The names of the handlers that `run` has loaded. */
     handlers: names,
-    /** What `run` found odd in them, without a fault. */
+    /** Warnings about them. */
     warnings: () => run.notes(),
     reload: () => inTurn(reload),
     restartKeep: () =>

@@ -129,7 +129,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     ended: ended.promise,
     /** The handlers that the process reported last. */
     handlers: () => handlers,
-    /** What the process found odd in the handlers, without a fault. */
+    /** Warnings about the handlers. */
     notes: () => notes,
     send,
     kill: (signal: NodeJS.Signals) => void child.kill(signal),

@@ -5,7 +5,7 @@ import type { ProcessStore } from '../store/processes.ts';
 import type { StateStore } from '../store/state.ts';
 import type { Clock } from '../base/clock.ts';
 import { orNone } from '../store/or-none.ts';
-import { StoreError, type Store } from '../store/store.ts';
+import { DISK_FULL, StoreError, type Store } from '../store/store.ts';
 
 /** A store that has failed for less than this is only busy. */
 const PATIENCE_MS = 2_000;
@@ -13,7 +13,6 @@ const PATIENCE_MS = 2_000;
 const WELL_MS = 5_000;
 /** After a full disk, a write is tried only when this much space is free. */
 const ROOM_BYTES = 16 * 1024 * 1024;
-const FULL = /FULL|ENOSPC|EDQUOT|SHMSIZE/;
 
 type Writes = IngestStore & Pick<StateStore, 'note'> & Pick<ProcessStore, 'beat'>;
 type Watched = Pick<Store, 'ingest' | 'state' | 'processes'>;
@@ -87,7 +86,7 @@ export function watchStore(store: Watched, clock: Clock) {
     async retry(freeBytes: () => number): Promise<void> {
       const fault = faultOf('accept');
       // An empty commit succeeds even on a full disk, so it would prove nothing.
-      if (!fault || (FULL.test(codeOf(fault)) && freeBytes() < ROOM_BYTES)) return;
+      if (!fault || (DISK_FULL.test(codeOf(fault)) && freeBytes() < ROOM_BYTES)) return;
       await orNone(() => writes.accept({ readings: [], now: clock.now() }));
     },
     /** Call it when a delivery was answered with 503. */

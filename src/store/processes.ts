@@ -55,7 +55,7 @@ export interface Reloaded {
   old: 'handlers go on' | 'configuration stays in force' | null;
   /** Changed variables that need a restart. */
   restart: string[];
-  /** What is odd in the loaded handlers, without a fault. Absent: the receiver is of an older release. */
+  /** About the loaded handlers. Absent: the receiver is of an older release. */
   warnings?: string[];
 }
 

@@ -26,6 +26,9 @@ export class StoreError extends Error {
   }
 }
 
+/** Codes of a full disk, of SQLite and of the system. SHMSIZE: SQLite could not enlarge its file -shm. */
+export const DISK_FULL = /FULL|ENOSPC|EDQUOT|SHMSIZE/;
+
 /** The batch is committed but may not be on disk. It must not be accepted again; only `sync` must be retried. */
 export class Unsynced extends StoreError {
   readonly accepted: Accepted[];

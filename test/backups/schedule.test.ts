@@ -210,7 +210,7 @@ test('without room for the store and a tenth, no backup is begun', async () => {
   expect(await step()).toBe(HOUR_MS);
   expect(copies).toEqual([]);
   expect((await kept())?.error).toMatch(
-    /\d+ MB are free, and a backup takes 1\d+ MB and leaves 640 MB on the disk of the store: make room/,
+    /\d+ MB are free, and the copy takes 1\d+ MB and leaves 640 MB on the disk of the store\. Make room/,
   );
 });
 

@@ -1,22 +1,13 @@
 // The whole kit on a machine whose clock is wrong by days: nothing is pruned by it, and the refused deliveries are shown.
 import { spawnSync } from 'node:child_process';
-import { afterEach, expect, test } from 'vitest';
-import { kitCommand } from '../releases/parts.ts';
-import { createKit, deliver, makeEvent, RECORD, until, type Kit } from '../system/kit.ts';
+import { expect, test } from 'vitest';
+import { kitCommand } from '../system/kit-command.ts';
+import { deliver, makeEvent, RECORD, until } from '../system/kit.ts';
+import { newKit } from '../system/new-kit.ts';
 
 /** The library that the command `faketime` loads into processes. */
 const { status: found, stdout: library } = spawnSync('faketime', ['-m', '-f', '+0d', 'printenv', 'LD_PRELOAD']);
 const AHEAD = { FAKETIME: '+40d', LD_PRELOAD: String(library).trim() };
-
-const kits: Kit[] = [];
-afterEach(async () => {
-  for (const kit of kits.splice(0)) await kit.remove();
-});
-async function newKit(...options: Parameters<typeof createKit>): Promise<Kit> {
-  const kit = await createKit(...options);
-  kits.push(kit);
-  return kit;
-}
 
 test.skipIf(found !== 0)(
   'a start 40 days ahead prunes nothing, nor does a person, and status counts what it refuses',

@@ -1,14 +1,13 @@
 // A real reload logs nobody out, unless it brings another token.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
-import { createKit } from '../system/kit.ts';
+import { expect, test } from 'vitest';
+import { newKit } from '../system/new-kit.ts';
 
 const TOKEN = 'the-token-that-may-change-things';
 
 test('a reload logs nobody out, and a reload with another token does', async () => {
-  const kit = await createKit({}, { OPS_TOKEN_FILE: 'token' });
-  onTestFinished(() => kit.remove());
+  const kit = await newKit({}, { OPS_TOKEN_FILE: 'token' });
   const setToken = (token: string): void => writeFileSync(join(kit.folder, 'token'), token, { mode: 0o600 });
   setToken(TOKEN);
   await kit.start();

@@ -3,7 +3,8 @@ import { readFileSync, symlinkSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Client } from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
-import { createKit, deliver, killQuietly, makeEvent, until, type Kit } from '../system/kit.ts';
+import { deliver, killQuietly, makeEvent, until, type Kit } from '../system/kit.ts';
+import { newKit } from '../system/new-kit.ts';
 import { createProxy } from './proxy.ts';
 
 const SERVER = process.env['TEST_POSTGRES_URL'] ?? '';
@@ -38,8 +39,7 @@ function variablesOf(address: string): Record<string, string> {
 }
 
 async function startKit(env: Record<string, string>): Promise<Kit> {
-  const kit = await createKit({ archive: source }, env);
-  onTestFinished(() => kit.remove());
+  const kit = await newKit({ archive: source }, env);
   symlinkSync(resolve('node_modules'), join(kit.folder, 'node_modules'));
   await kit.start();
   return kit;

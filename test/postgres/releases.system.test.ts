@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/base/errors.ts';
 import { copyKit, loseMigration, type NextKit } from '../releases/copied.ts';
 import { expectedOf, RELEASES, releases } from '../releases/folders.ts';
-import { kitCommand } from '../releases/parts.ts';
+import { kitCommand } from '../system/kit-command.ts';
 import { serve } from '../releases/serving.ts';
 import { createKit, deliver, makeEvent, until, type Kit, type TestEvent } from '../system/kit.ts';
 import { familyOf, NOTE, signalAll } from './members.ts';

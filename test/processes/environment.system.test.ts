@@ -1,8 +1,9 @@
 // The environment of `run`: handlers get their own variables, and no secret that only other processes need.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
-import { createKit, deliver, makeEvent, SECRET, until } from '../system/kit.ts';
+import { expect, test } from 'vitest';
+import { deliver, makeEvent, SECRET, until } from '../system/kit.ts';
+import { newKit } from '../system/new-kit.ts';
 
 const SHOW = `
 import { writeFileSync } from 'node:fs';
@@ -10,7 +11,7 @@ writeFileSync('environment.json', JSON.stringify(process.env));
 export default { on: '*', handle() {} };`;
 
 test('E87: run gets no webhook secret, no ops token and no ALERT_URL, from the environment, .env or files', async () => {
-  const kit = await createKit(
+  const kit = await newKit(
     { show: SHOW },
     {
       OPS_TOKEN: 'token-of-the-operators',
@@ -19,7 +20,6 @@ test('E87: run gets no webhook secret, no ops token and no ALERT_URL, from the e
       ALERT_URL_FILE: 'alert-url',
     },
   );
-  onTestFinished(() => kit.remove());
   writeFileSync(join(kit.folder, '.env'), 'OPS_READ_TOKEN=token-of-the-readers\nHANDLER_OWN=1\n', { mode: 0o600 });
   writeFileSync(join(kit.folder, 'alert-url'), 'https://alerts.example/secret\n', { mode: 0o644 });
   await kit.start();

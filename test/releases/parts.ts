@@ -1,10 +1,9 @@
 // What the story and the tests of releases share: signed bodies, commands, and waiting for a condition.
-import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SECRET, type Kit } from '../system/kit.ts';
+import { kitCommand } from '../system/kit-command.ts';
 
 /** Delivers a body, signed. Throws unless it is accepted. */
 export async function send(kit: Kit, body: string | object): Promise<void> {
@@ -14,22 +13,6 @@ export async function send(kit: Kit, body: string | object): Promise<void> {
   const headers = { 'content-type': 'application/json', 'x-svc-timestamp': timestamp, 'x-svc-signature': `v1=${mac}` };
   const { status } = await fetch(`http://127.0.0.1:${kit.port}/webhooks`, { method: 'POST', headers, body: bytes });
   if (status !== 204) throw new Error(`a delivery got ${status}: ${bytes}`);
-}
-
-interface Ended {
-  code: number;
-  out: string;
-}
-
-/** Runs `npx kit` of this project, or of the one at `root`. */
-export function kitCommand(kit: Kit, env: Record<string, string>, args: string[], root = '.'): Promise<Ended> {
-  const own = { PATH: process.env['PATH'], PORT: String(kit.port), OPS_PORT: String(kit.opsPort), ...env };
-  return new Promise((done) => {
-    const file = resolve(root, 'src/cli/kit.js');
-    const child = execFile(process.execPath, [file, ...args], { cwd: kit.folder, env: own }, (_, out, err) =>
-      done({ code: child.exitCode ?? -1, out: out + err }),
-    );
-  });
 }
 
 /** Resolves to what the command prints. Throws if it fails. */

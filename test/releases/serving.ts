@@ -9,7 +9,8 @@ import { createKit, type Kit } from '../system/kit.ts';
 import { figuresOf } from './epilogue.ts';
 import type { Expected } from './expected.ts';
 import { sources, wanting } from './handlers.ts';
-import { kitCommand, ranIn, send, until, type Ran } from './parts.ts';
+import { ranIn, send, until, type Ran } from './parts.ts';
+import { kitCommand } from '../system/kit-command.ts';
 
 interface Served {
   kit: Kit;

@@ -11,7 +11,8 @@ import { createKit, deliver, makeEvent } from '../system/kit.ts';
 import { copyKit, loseMigration, type NextKit } from './copied.ts';
 import { figuresOf } from './epilogue.ts';
 import { expectedOf, RELEASES, releases } from './folders.ts';
-import { kitCommand, until } from './parts.ts';
+import { until } from './parts.ts';
+import { kitCommand } from '../system/kit-command.ts';
 import { serve } from './serving.ts';
 
 const NEXT = `alter table events add column later text; create table later (n integer primary key) strict;`;

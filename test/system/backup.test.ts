@@ -104,7 +104,7 @@ test('a backup by hand is not begun without room, and leaves no file', async () 
   const { code, err } = await cli('backup', join(kit.folder, 'copy.db'));
   expect([code, err]).toEqual([
     69,
-    expect.stringMatching(/^\d+ MB are free, and a backup takes 9227469 MB and leaves 640 MB/),
+    expect.stringMatching(/\d+ MB are free, and the copy takes 9227469 MB and leaves 640 MB/),
   ]);
   expect(readdirSync(kit.folder).filter((name) => name.startsWith('copy'))).toEqual([]);
 });

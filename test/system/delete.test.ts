@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { open } from '../../src/store/open.ts';
-import { createKit, deliver, makeEvent, until } from './kit.ts';
+import { deliver, makeEvent, until } from './kit.ts';
+import { newKit } from './new-kit.ts';
 import { deleteModules, readModules, removeDependents, runNode } from './modules.ts';
 
 const MODULES = readModules();
@@ -55,8 +56,7 @@ test.each(MODULES)(
   async (module) => {
     const copy = await copyWithout([module]);
     await runNode(copy, 'node_modules/oxlint/bin/oxlint', '--deny-warnings', 'src');
-    const kit = await createKit({}, { HANDLERS_DIR: join(copy, 'src/handlers') }, [], copy);
-    onTestFinished(() => kit.remove());
+    const kit = await newKit({}, { HANDLERS_DIR: join(copy, 'src/handlers') }, [], copy);
     await kit.start();
     expect(await deliver(kit, makeEvent(1))).toBe(204);
     await until(() => kit.query(`select 1 from tasks where state = 'done'`).length === 1);
@@ -67,8 +67,7 @@ test.each(MODULES)(
 test('an alarm that was up when the module alarms was deleted goes with it', async () => {
   const [alarms] = MODULES.filter(({ name }) => name === 'alarms');
   const copy = await copyWithout(alarms ? [alarms] : []);
-  const kit = await createKit({}, {}, [], copy);
-  onTestFinished(() => kit.remove());
+  const kit = await newKit({}, {}, [], copy);
   const store = open(`sqlite:${kit.folder}/events.db`, { owner: true });
   await store.alarms.raise('secret_mismatch', 'of a kit with alarms', 1);
   store.close();

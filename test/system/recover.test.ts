@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import { createKit, SECRET, type Kit } from './kit.ts';
+import { newKit } from './new-kit.ts';
 
 const until = (holds: () => unknown) => vi.waitUntil(holds, { timeout: 30_000, interval: 50 });
 
@@ -117,8 +118,7 @@ test(
 );
 
 test('without a key, reconcile and verify refuse at once, because reconciliation is off', async () => {
-  const kit = await createKit();
-  onTestFinished(() => kit.remove());
+  const kit = await newKit();
   await kit.start();
   for (const words of [['reconcile'], ['verify', '--from', '1']])
     expect(await kitCommand(kit, {}, ...words)).toEqual({

@@ -1,4 +1,4 @@
-import { execFile, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   closeSync,
@@ -15,18 +15,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
-import { afterEach, expect, onTestFinished, test } from 'vitest';
-import { createKit, deliver, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
-
-const kits: Kit[] = [];
-afterEach(async () => {
-  for (const kit of kits.splice(0)) await kit.remove();
-});
-async function newKit(...options: Parameters<typeof createKit>): Promise<Kit> {
-  const kit = await createKit(...options);
-  kits.push(kit);
-  return kit;
-}
+import { expect, onTestFinished, test } from 'vitest';
+import { deliver, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
+import { kitCommand } from './kit-command.ts';
+import { newKit } from './new-kit.ts';
 
 /** A handler that ends once the file `release` exists. When the kit asks it to stop, it makes the file `stopping`. */
 const WAITING = `
@@ -238,33 +230,19 @@ test('npx kit reads the store, and its exit codes are as documented', async () =
   await kit.start();
   await deliver(kit, makeEvent(7));
   await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === 1);
-  const env = { DATABASE_URL: `sqlite:${kit.folder}/events.db`, PORT: String(kit.port) };
-  const status = await cli(['status', '--json'], env);
+  const env = { DATABASE_URL: `sqlite:${kit.folder}/events.db` };
+  const status = await kitCommand(kit, env, ['status', '--json']);
   expect(JSON.parse(status.out)).toMatchObject({
     events: 1,
     tasks: { done: 1 },
     processes: { receive: 'up', run: 'up' },
   });
-  expect((await cli(['explain', '1007'], env)).out).toContain('record: done, 1 attempt');
-  expect(await cli(['status', '--ready'], env)).toMatchObject({ code: 0 });
-  expect(await cli(['explain', 'nothing'], env)).toMatchObject({ code: 1 });
-  expect(await cli(['retry'], env)).toMatchObject({ code: 2 });
-  expect(await cli(['status'], { DATABASE_URL: 'sqlite:/nowhere/x.db' })).toMatchObject({ code: 69 });
+  expect((await kitCommand(kit, env, ['explain', '1007'])).out).toContain('record: done, 1 attempt');
+  expect(await kitCommand(kit, env, ['status', '--ready'])).toMatchObject({ code: 0 });
+  expect(await kitCommand(kit, env, ['explain', 'nothing'])).toMatchObject({ code: 1 });
+  expect(await kitCommand(kit, env, ['retry'])).toMatchObject({ code: 2 });
+  expect(await kitCommand(kit, { DATABASE_URL: 'sqlite:/nowhere/x.db' }, ['status'])).toMatchObject({ code: 69 });
 });
-
-function cli(args: string[], env: Record<string, string>): Promise<{ code: number; out: string }> {
-  return new Promise((done) => {
-    const options = { env: { PATH: process.env['PATH'], ...env }, cwd: kits[0]?.folder };
-    const child = execFile(
-      process.execPath,
-      [`${process.cwd()}/src/cli/kit.js`, ...args],
-      options,
-      (_, stdout, stderr) => {
-        done({ code: child.exitCode ?? -1, out: stdout + stderr });
-      },
-    );
-  });
-}
 
 function lives(pid: number): boolean {
   try {

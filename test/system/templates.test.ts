@@ -8,7 +8,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
-import { createKit, SECRET, until } from './kit.ts';
+import { SECRET, until } from './kit.ts';
+import { newKit } from './new-kit.ts';
 
 const names = readdirSync('templates')
   .filter((file) => /^[^.]+\.ts$/.test(file))
@@ -44,8 +45,7 @@ test('every template handles its events', async () => {
   const scopes = ['events:read', 'product:inbox', 'messages:send'];
   const { key, secret } = service.keys.create({ name: 'templates', scopes, validDays: 30 });
   const api = { API_BASE_URL: await service.listen(), API_KEY: secret, PAID_OPERATIONS: 'allow' };
-  const kit = await createKit({}, { HANDLERS_DIR: resolve('templates'), ...api, ...needed });
-  onTestFinished(() => kit.remove());
+  const kit = await newKit({}, { HANDLERS_DIR: resolve('templates'), ...api, ...needed });
   await kit.start();
   await service.webhooks.register(key, { url: `http://127.0.0.1:${kit.port}/webhooks`, secret: SECRET });
   const [session = ''] = service.history.numbers;

@@ -5,7 +5,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, 
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { createKit, deliver, makeEvent, until, type Kit } from './kit.ts';
+import { deliver, makeEvent, until, type Kit } from './kit.ts';
+import { newKit } from './new-kit.ts';
 import { deleteModules, readModules, removeDependents, removeImporters, removeLines, runNode } from './modules.ts';
 import { createKitRepository, edit, releaseBefore, releaseNext, sh } from './repositories.ts';
 
@@ -211,8 +212,7 @@ test.each(Object.keys(WAYS) as (keyof typeof WAYS)[])('a team takes an update: %
   const begun = sh(team, 'git rev-parse HEAD').trim();
   develop(team);
   const gate = join(root, 'gate');
-  const kit = await createKit({}, { HANDLERS_DIR: join(team, 'src/handlers'), GATE: gate }, [], team);
-  onTestFinished(() => kit.remove());
+  const kit = await newKit({}, { HANDLERS_DIR: join(team, 'src/handlers'), GATE: gate }, [], team);
   await kit.start();
   expect(await deliver(kit, makeEvent(1))).toBe(204);
   await until(() => statesOf(kit).includes('count done'));

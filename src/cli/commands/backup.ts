@@ -1,8 +1,8 @@
 // Copies the store into one file while the receiver runs. The copy shows one moment, and was read as a whole.
-import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { copyStore } from '../../backups/copy.ts';
-import { requireRoom } from '../../backups/room.ts';
+import { requireRoomForBackup } from '../../backups/room.ts';
+import { sizeOf } from '../../store/sqlite/file-identity.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { clock, fileOfStore } from '../lib/store.ts';
@@ -16,7 +16,7 @@ export default {
     const storePath = fileOfStore();
     const moment = new Date(clock.now()).toISOString().replaceAll(/[:.]/g, '-');
     const to = resolve(positionals[0] ?? `${storePath}.backup-${moment}`);
-    requireRoom(storePath, to, sizeOf(storePath) + sizeOf(`${storePath}-wal`));
+    requireRoomForBackup(storePath, to, sizeOf(storePath) + sizeOf(`${storePath}-wal`));
     const bytes = await copy(storePath, to);
     if (values.json) printJson({ file: to, bytes });
     else print(`${to}: ${megabytes(bytes)}. It holds messages: keep it as safe as the store itself.`);
@@ -29,8 +29,6 @@ async function copy(path: string, to: string): Promise<number> {
   }, 2_000);
   return copyStore(path, to).finally(() => clearInterval(progress));
 }
-
-const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 
 function megabytes(bytes: number): string {
   return `${(bytes / 2 ** 20).toFixed(1)} MiB`;

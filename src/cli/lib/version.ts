@@ -38,7 +38,7 @@ function commitOfClone(cwd: string, env: Env): string | undefined {
   const own = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('GIT_')));
   const git = (...args: string[]): string =>
     execFileSync('git', args, { cwd, env: own, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
-  // A repository may merely contain the kit.
+  // Not if the kit is a folder of another repository.
   if (realpathSync(git('rev-parse', '--show-toplevel')) !== realpathSync(cwd)) return undefined;
   const commit = git('rev-parse', `--short=${DIGITS}`, 'HEAD');
   const changed = git('--no-optional-locks', 'status', '--porcelain', '--untracked-files=no') !== '';

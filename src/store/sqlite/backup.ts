@@ -4,11 +4,8 @@ import { randomUUID } from 'node:crypto';
 import { closeSync, openSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
-import { StoreError } from '../store.ts';
 import { giveToOwner, sizeOf, sync } from './file-identity.ts';
-import { freeBytesOf } from './folder.ts';
-
-const MB = 1024 * 1024;
+import { requireRoom } from './folder.ts';
 
 /** The unfinished copy, named after this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
@@ -32,7 +29,10 @@ export function copyBefore(db: Database.Database, path: string, copy: string): v
   const part = `${copy}.part`;
   try {
     for (const old of [copy, part]) rmSync(old, { force: true });
-    requireRoom(path);
+    requireRoom(path, sizeOf(path) + sizeOf(`${path}-wal`), {
+      what: `${path} is of an older kit and is copied before it is migrated`,
+      remedy: 'Make room, see df -h (DATABASE_URL)',
+    });
     closeSync(openSync(part, 'w', 0o600));
     giveToOwner(part, path);
     db.prepare('vacuum into ?').run(part);
@@ -42,20 +42,6 @@ export function copyBefore(db: Database.Database, path: string, copy: string): v
   } finally {
     for (const suffix of ['', '-journal']) rmSync(part + suffix, { force: true });
   }
-}
-
-/** Throws StoreError if the disk has no room for a copy of the store, and a tenth more. */
-function requireRoom(path: string): void {
-  const needed = (sizeOf(path) + sizeOf(`${path}-wal`)) * 1.1;
-  const free = freeBytesOf(path);
-  if (free >= needed) return;
-  const [least, left] = [needed, free].map((bytes) => (bytes / MB).toFixed(1));
-  throw new StoreError(
-    'unwritable',
-    `${path} is of an older kit and is copied before it is migrated: ${left} MB are free, and the copy needs ${least} MB. Make room, see df -h (DATABASE_URL)`,
-    undefined,
-    true,
-  );
 }
 
 /** Saves the content of a file that was replaced while open. Resolves to the name of the copy beside it. */

@@ -1,12 +1,9 @@
 // Distinguishes errors of the store, which may pass, from errors that a statement or its values cause.
 import Database from 'better-sqlite3';
-import { StoreError } from '../store.ts';
+import { DISK_FULL, StoreError } from '../store.ts';
 
 const UNUSABLE =
   /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL|INTERRUPT|ABORT|AUTH|SCHEMA|MISUSE|INTERNAL|NOLFS)/;
-
-/** SHMSIZE: SQLite could not enlarge its file -shm. */
-const FULL = /FULL|ENOSPC|EDQUOT|SHMSIZE/;
 
 /** Codes of a disk or a machine that may recover, or that a person repairs without a change of the configuration. */
 const PASSING = /FULL|IOERR|CANTOPEN|NOMEM|PROTOCOL|INTERRUPT|ENOSPC|EDQUOT|EIO|E[MN]FILE|EAGAIN|EINTR/;
@@ -50,7 +47,7 @@ export function mayPass(error: unknown): boolean {
 
 /** The remedy for an error code of SQLite or the system. */
 export function remedyOf(code: string): string {
-  if (FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
+  if (DISK_FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
   if (/READONLY|PERM|EROFS|EACCES/.test(code))
     return 'The file or its disk is read-only: give this user the right to write, and see mount (DATABASE_URL)';
   if (/NOTADB/.test(code)) return 'It is no store: see DATABASE_URL, or stop the kit and npx kit restore <backup>';

@@ -42,3 +42,27 @@ export function freeBytesOf(path: string): number {
   const { bavail, bsize } = statfsSync(dirname(path));
   return bavail * bsize;
 }
+
+const MB = 1024 * 1024;
+
+/**
+ * Throws StoreError if the disk of `to` has no room for a copy of a store of this size, which may grow by a tenth
+ * meanwhile. `leaves`: the bytes that stay free. `what` begins the message, `remedy` ends it.
+ */
+export function requireRoom(
+  to: string,
+  storeBytes: number,
+  { leaves = 0, what, remedy }: { leaves?: number; what: string; remedy: string },
+): void {
+  const takes = storeBytes * 1.1;
+  const free = freeBytesOf(to);
+  if (free >= takes + leaves) return;
+  const [left, copy, rest] = [free, takes, leaves].map((bytes) => `${Math.ceil(bytes / MB)} MB`);
+  const also = leaves > 0 ? ` and leaves ${rest} on the disk of the store` : '';
+  throw new StoreError(
+    'unwritable',
+    `${what}: ${left} are free, and the copy takes ${copy}${also}. ${remedy}`,
+    undefined,
+    true,
+  );
+}

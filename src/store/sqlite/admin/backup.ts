@@ -107,8 +107,8 @@ export interface Kept {
   unerased: boolean;
 }
 
-/** What people did in a store, and what ALERT_URL was told. */
-interface Deeds {
+/** Records that a restore compares, and posted alarms, which it keeps. */
+interface Records {
   paused: string[];
   erased: number;
   alarms: Record<string, unknown>[];
@@ -127,7 +127,7 @@ export function putInPlace(from: string, path: string, now: string): Kept {
     const kept = guarded(() => {
       const own = isOwn(path);
       // If another file is at `path`, the WAL beside it is not its own, and must not be copied into it.
-      const before = own ? requireClosed(path) : deedsIn(null);
+      const before = own ? requireClosed(path) : recordsIn(null);
       copyFileSync(from, copy);
       const { id, paused, erased } = requireWhole(copy, from, before);
       const aside = setAside(path, replacedName(path, now), own);
@@ -172,25 +172,25 @@ function setAside(path: string, kept: string, own: boolean): Pick<Kept, 'file' |
 /**
  * Copies the WAL into the file, so that the file alone is complete. If the file is damaged, both stay as they are.
  */
-function requireClosed(path: string): Deeds {
+function requireClosed(path: string): Records {
   try {
     const db = connect(path, { busyMs: 5_000, anyVersion: true });
     const [{ busy }] = db.pragma('wal_checkpoint(TRUNCATE)') as [{ busy: number }];
-    const deeds = deedsIn(db);
+    const records = recordsIn(db);
     db.close();
     if (busy) throw new StoreError('busy', `${path} is open in another process: end that first`);
     for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
-    return deeds;
+    return records;
   } catch (error) {
     if (error instanceof StoreError && error.code === 'busy') throw error;
-    return deedsIn(null);
+    return recordsIn(null);
   }
 }
 
 /** None if the store is damaged. */
-function deedsIn(db: Connection | null): Deeds {
+function recordsIn(db: Connection | null): Records {
   const state = db?.prepare<[string], string>('select value from state where name = ?').pluck();
-  const read = (): Deeds => ({
+  const read = (): Records => ({
     paused: Object.keys(keptOf('paused', state?.get('paused') ?? null)),
     erased: Number(state?.get('erased') ?? 0),
     alarms: db?.prepare<[], Record<string, unknown>>(`select ${ALARM.join()} from alarms`).all() ?? [],
@@ -201,10 +201,10 @@ function deedsIn(db: Connection | null): Deeds {
 /**
  * Checks the copy, which may be of an older kit, and gives it a new id. Errors call the file `name`, as people know it.
  */
-function requireWhole(copy: string, name: string, before: Deeds): Deeds & { id: string } {
+function requireWhole(copy: string, name: string, before: Records): Records & { id: string } {
   if (sizeOf(copy) === 0) throw new StoreError('missing', `${name} is empty: take another backup`);
   const id = randomUUID();
-  let deeds = deedsIn(null);
+  let records = recordsIn(null);
   try {
     guarded(() => {
       const db = connect(copy);
@@ -213,7 +213,7 @@ function requireWhole(copy: string, name: string, before: Deeds): Deeds & { id: 
       // A session may have ended since the backup, and the backup that it notes is not one of this store.
       db.exec(`delete from processes; delete from state where name = 'backup' or name like 'session%'`);
       db.prepare('update store set id = ?').run(id);
-      deeds = deedsIn(db);
+      records = recordsIn(db);
       // Alarms that were posted: the kit ends them, so that they do not stay open at ALERT_URL.
       const keep = db.prepare(`insert or replace into alarms (${ALARM.join()}) values (@${ALARM.join(', @')})`);
       for (const alarm of before.alarms) keep.run(alarm);
@@ -232,5 +232,5 @@ function requireWhole(copy: string, name: string, before: Deeds): Deeds & { id: 
   chmodSync(copy, 0o600);
   giveToOwner(copy);
   sync(copy);
-  return { ...deeds, id };
+  return { ...records, id };
 }
