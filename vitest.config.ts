@@ -62,7 +62,7 @@ const LONG = [
 /** These run on both stores, see test/stores.ts. */
 const BOTH = [
   'test/admin/types.test.ts',
-  'test/run/{lanes,runner,set-up-handlers}.test.ts',
+  'test/run/{commits,drain,durations,failures,fan-out,lanes,order,rate-limited,rerun,set-up-handlers}.test.ts',
   'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream}.test.ts',
   'test/flow/{faulty-replay,outages}.test.ts',
 ];
