@@ -67,7 +67,8 @@ const LONG = [
 const BOTH = [
   'test/admin/types.test.ts',
   'test/run/{commits,drain,durations,failures,fan-out,lanes,order,rate-limited,rerun,set-up-handlers}.test.ts',
-  'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream,stream-ages,stream-watermark}.test.ts',
+  'test/reconcile/{ahead,arrivals,expired-cursor,faults-over-time,faulty-items,gaps,invalid-pages,large-answers}.test.ts',
+  'test/reconcile/{reconciler,refusals,stream,stream-ages,stream-watermark,unknown-cursor}.test.ts',
   'test/flow/{faulty-replay,outages}.test.ts',
 ];
 
