@@ -35,7 +35,11 @@ const OF_THE_KIT = name === 'webhook-receiver-kit' ? [] : HOUSE;
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
-const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/reconcile/stream.test.ts'];
+const SAMPLED = [
+  'test/store/poison.test.ts',
+  'test/run/lanes.test.ts',
+  'test/reconcile/stream{,-ages,-watermark}.test.ts',
+];
 /** These take longest, most first. They start first, because one that starts last would run alone at the end. */
 const LONG = [
   'system/broken-handlers',
@@ -62,8 +66,9 @@ const LONG = [
 /** These run on both stores, see test/stores.ts. */
 const BOTH = [
   'test/admin/types.test.ts',
-  'test/run/{lanes,runner,set-up-handlers}.test.ts',
-  'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream}.test.ts',
+  'test/run/{commits,drain,durations,failures,fan-out,lanes,order,rate-limited,rerun,set-up-handlers}.test.ts',
+  'test/reconcile/{ahead,arrivals,expired-cursor,faults-over-time,faulty-items,gaps,invalid-pages,large-answers}.test.ts',
+  'test/reconcile/{reconciler,refusals,stream,stream-ages,stream-watermark,unknown-cursor}.test.ts',
   'test/flow/{faulty-replay,outages}.test.ts',
 ];
 

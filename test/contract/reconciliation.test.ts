@@ -4,27 +4,12 @@ import { expect, onTestFinished } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { createService } from '../../src/service/service.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
-import { createRig, INTERVAL_MS, OVERLAP_MS, START, type Rig } from '../reconcile/harness.ts';
+import { createRig, INTERVAL_MS, quiet, START, upTo, type Rig } from '../reconcile/harness.ts';
 import { API_KEY, failure, fields, item, page, type Answer, type Lie } from '../reconcile/replay-server.ts';
 import { holds } from './holds.ts';
 
-const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, i) => item(first + i));
 const cursors = (last: number, first = 1): string[] => upTo(last, first).map(({ cursor }) => cursor);
 const HTML: Answer['body'] = '<html>no</html>';
-
-/** The service and the kit know events 1 to 5, the watermark is 5, and the next pass is due. */
-async function quiet(): Promise<Rig> {
-  const rig = await createRig();
-  onTestFinished(rig.close);
-  rig.server.publish(...upTo(5));
-  await rig.webhook(1);
-  await rig.settle();
-  rig.clock.time += 2 * OVERLAP_MS;
-  await rig.settle();
-  rig.clock.time += INTERVAL_MS;
-  expect(await rig.watermark()).toBe('5');
-  return rig;
-}
 
 /** The service refuses the key: one call is made. With another key, reading goes on at the watermark. */
 async function proveStop(refused: Lie): Promise<void> {

@@ -1,19 +1,14 @@
 // One day with the simulated service at its strictest. It refuses, fails and forgets in every way that the contract
 // names for a receiver and its client. The parts of the kit are real and share a store file. The clock is simulated:
 // tests advance it, and each failed attempt of a delivery advances it by the wait before the next attempt.
-import { once } from 'node:events';
-import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createReconciler, type Reconciler } from '../../src/reconcile/reconciler.ts';
 import { createFollower } from '../../src/reconcile/stream.ts';
 import { startRunner } from '../../src/run/runner.ts';
 import { createBudget } from '../../src/service/budget.ts';
-import { ServiceError } from '../../src/service/errors.ts';
-import type { Fetch } from '../../src/service/exchange.ts';
 import { createService, type Service } from '../../src/service/service.ts';
-import { refuse, type FaultName } from '../../src/tools/simulator/faults.ts';
+import { refuse } from '../../src/tools/simulator/faults.ts';
 import type { SimulatedEvent } from '../../src/tools/simulator/history.ts';
 import type { Key } from '../../src/tools/simulator/keys.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
@@ -23,6 +18,8 @@ import type { Cursor } from '../../src/wire/cursor.ts';
 import { bodyOf, openReceiver, PATH, send, until } from '../receive/harness.ts';
 import { createLines, handlerOf, noService } from '../run/fixture.ts';
 import { storeKind } from '../stores.ts';
+import { makeCalls, makePaidCalls, refusalOf } from './strictest-calls.ts';
+import { listenIn, openRoad } from './strictest-road.ts';
 import { COMPOSE } from '../alarms/alert-endpoint.ts';
 
 const MINUTE_MS = 60_000;
@@ -94,7 +91,7 @@ export async function liveStrictestDay(): Promise<Day> {
       if (jumps) clock.at += WAITS_MS[attempt] ?? 0;
     },
   });
-  const { history, keys, chaos, streams, webhooks, billing } = simulator;
+  const { history, keys, chaos, streams, webhooks } = simulator;
   const [first = '', second = '', foreign = ''] = history.numbers;
   const baseUrl = await simulator.listen();
 
@@ -112,39 +109,7 @@ export async function liveStrictestDay(): Promise<Day> {
 
   const readable = (): SimulatedEvent[] => history.all().filter(({ sessionId }) => sessionId !== foreign);
 
-  /** Passes calls on, and notes every refusal of the service. */
-  const fetch: Fetch = async (url, init) => {
-    const response = await globalThis.fetch(url, init);
-    const isStream = url.includes('/events');
-    if (response.ok && isStream) void overhear(response.clone());
-    else {
-      const text = await response.clone().text();
-      if (!response.ok) happened.add(`${isStream ? 'stream ' : ''}${response.status} ${refusalIn(text)}`);
-      else if (url.endsWith('/ReplayEvents')) noteReplay(text);
-    }
-    return response;
-  };
-
-  function noteReplay(text: string): void {
-    const page = JSON.parse(text) as { events: { cursor: Cursor }[]; has_more: boolean; reset_required: boolean };
-    for (const { cursor } of page.events) shown.add(cursor);
-    if (page.reset_required) happened.add('reset_required');
-    if (page.events.length === 0 && page.has_more) happened.add('empty page');
-  }
-
-  async function overhear({ body }: Response): Promise<void> {
-    let text = '';
-    try {
-      for await (const chunk of body ?? []) {
-        text += Buffer.from(chunk).toString();
-        for (const [, event, data = ''] of text.matchAll(/^event: (refresh|error|end)\ndata: (.*)$/gm))
-          happened.add(event === 'end' ? 'stream end' : `stream ${event} ${refusalIn(data)}`);
-      }
-    } catch {
-      // The kit has closed the stream.
-    }
-  }
-
+  const fetch = listenIn(happened, shown);
   const clientOf = (secret: string): Service => createService({ baseUrl, apiKey: secret, paid: true, fetch });
 
   // The kit.
@@ -313,56 +278,14 @@ export async function liveStrictestDay(): Promise<Day> {
     await settle();
   }
 
-  async function refused(calling: Promise<unknown>): Promise<void> {
-    await calling.then(
-      () => errors.push('not refused'),
-      (error: unknown) => {
-        if (!(error instanceof ServiceError)) throw error;
-        errors.push(`${error.message}${error.uncertain ? ', uncertain' : ''}`);
-      },
-    );
-  }
-
   async function calls(): Promise<void> {
-    const client = clientOf(apiKey);
-    // All calls end before the clock advances, so that none counts in the next minute.
-    const burst = async (count: number): Promise<void> => {
-      const calling = Array.from({ length: count }, () => client.call('GetApiKeyIdentity', {}));
-      await Promise.allSettled(calling);
-      await Promise.all(calling);
-    };
-    await refused(clientOf('svc_test_unknown').call('GetApiKeyIdentity', {}));
-    await refused(client.call('ListCampaigns', {}));
-    await refused(client.call('ListNothing', {}));
-    await refused(client.call('ListMessages', { session_id: foreign }));
-    await refused(client.call('ReplayEvents', { after_cursor: '1' }));
-    await refused(client.call('ReplayEvents', { limit: 0 }));
-    await refused(client.call('ReplayEvents', { afterCursor: '1' }));
-    keys.edit(key, { perMinute: 1 });
-    await refused(burst(2));
-    keys.edit(key, { perMinute: undefined });
-    await refused(burst(121));
+    errors.push(await refusalOf(clientOf('svc_test_unknown').call('GetApiKeyIdentity', {})));
+    errors.push(...(await makeCalls(clientOf(apiKey), simulator, key)));
     clock.at += MINUTE_MS;
   }
 
   async function paidCalls(): Promise<void> {
-    const client = clientOf(apiKey);
-    const message = { session_id: first, to: '15550101', body: 'hello' };
-    const quote = async (): Promise<string> => (await client.quote('messages/send', message)).quoteId;
-    await refused(client.send(message, { quoteId: '' }));
-    const expired = await quote();
-    billing.expire();
-    await refused(client.send(message, { quoteId: expired }));
-    billing.balance(0);
-    await refused(client.send(message, { quoteId: await quote() }));
-    billing.balance(100);
-    const faults: FaultName[] = ['500', '503', 'uncertain-sent', '504', 'proxy-502', 'too-large'];
-    for (const fault of faults) {
-      const quoteId = await quote();
-      chaos.next(fault);
-      await refused(client.send(message, { quoteId }));
-      if (chaos.fault()) throw new Error(`${fault} was not used, because the call failed: ${errors.at(-1)}`);
-    }
+    errors.push(...(await makePaidCalls(clientOf(apiKey), simulator)));
     await settle();
   }
 
@@ -433,7 +356,7 @@ export async function liveStrictestDay(): Promise<Day> {
     await following?.ended;
     const { outcome } = await deliverNew();
     happened.add(`key revoked, delivery ${outcome}`);
-    await refused(clientOf(apiKey).call('GetApiKeyIdentity', {}));
+    errors.push(await refusalOf(clientOf(apiKey).call('GetApiKeyIdentity', {})));
     reconciler?.now();
     await pass(5 * MINUTE_MS);
     // A person makes a new key, and registers the webhook with it.
@@ -503,48 +426,7 @@ function noteHandled(handled: Handled[]) {
   };
 }
 
-function refusalIn(text: string): string {
-  const found = (field: string): string | undefined => new RegExp(`"${field}":"(\\w+)"`).exec(text)?.[1];
-  return found('reason') ?? found('code') ?? 'without envelope';
-}
-
 async function untilAsync(holds: () => Promise<boolean>): Promise<void> {
   for (const end = performance.now() + 10_000; !(await holds());)
     if (performance.now() > end) throw new Error('waited too long for the day to go on');
-}
-
-type Failure = 302 | 500 | 'silent' | 'cut';
-
-/** The road between service and receiver. It passes requests on as they are, except the next ones, which fail. */
-async function openRoad(port: number, note: (what: string) => void) {
-  const failures: Failure[] = [];
-
-  function pass(incoming: IncomingMessage, response: ServerResponse): void {
-    const { method, url, headers } = incoming;
-    if (String(headers['x-svc-signature']).includes(',')) note('both signatures');
-    const onward = httpRequest({ port, host: '127.0.0.1', method, path: url, headers }, (answer) => {
-      response.writeHead(answer.statusCode ?? 502, answer.headers);
-      answer.pipe(response);
-    });
-    onward.on('error', () => response.destroy());
-    incoming.pipe(onward);
-  }
-
-  const server = createServer((incoming, response) => {
-    const failure = failures.shift();
-    if (failure === undefined) return pass(incoming, response);
-    if (failure === 'cut') return response.destroy();
-    incoming.resume();
-    if (failure !== 'silent') response.writeHead(failure, { location: '/elsewhere' }).end();
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    port: (server.address() as AddressInfo).port,
-    next: (...more: Failure[]) => void failures.push(...more),
-    async close(): Promise<void> {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
-  };
 }

@@ -1,6 +1,7 @@
 // The ops port over real HTTP on a real store file.
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { expect } from 'vitest';
 import { createOpsServer, type OpsOptions } from '../../src/ops/server.ts';
 import type { Instance } from '../../src/store/processes.ts';
 import { createRecords, type Records } from '../admin/harness.ts';
@@ -85,6 +86,30 @@ export async function createOps(
       if (!shared) records.remove();
     },
   };
+}
+
+export const beat = ({ store, clock }: Ops, role: string) =>
+  store.processes.beat({ role, pid: 1, started: '', boot: 1 }, clock.time);
+
+interface Events {
+  events: { key: string; seq: number; [field: string]: unknown }[];
+  next: number | null;
+}
+interface Tasks {
+  tasks: { id: number; key: string; handler: string; state: string; [field: string]: unknown }[];
+  next: number | null;
+}
+export const eventsIn = (reply: Reply) => reply.json() as Events;
+export const tasksIn = (reply: Reply) => reply.json() as Tasks;
+export const keysOf = (reply: Reply) => eventsIn(reply).events.map(({ key }) => key);
+export const statesOf = (reply: Reply) => tasksIn(reply).tasks.map(({ state }) => state);
+
+/** Expects an error that people understand: JSON, one line, no stack, no path of a file. */
+export function assertClear(reply: Reply, status: number, ...words: string[]): void {
+  expect(reply.status).toBe(status);
+  const { error } = reply.json() as { error: string };
+  for (const word of words) expect(error).toContain(word);
+  expect(error).not.toMatch(/\n|\bat \w+ \(|\.ts\b|node_modules|SQLITE|ZodError/);
 }
 
 /** The status of the store shows these instances, as if it were in PostgreSQL. */

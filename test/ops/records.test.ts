@@ -1,16 +1,6 @@
 // Events, one event and dead letters over the ops port: what pages and programs list, reveal, export and change.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import {
-  fanOut,
-  createOps,
-  deliver,
-  end,
-  NOTHING_SET,
-  OTHER_SESSION,
-  SESSION,
-  type Ops,
-  type Reply,
-} from './harness.ts';
+import { fanOut, createOps, deliver, end, keysOf, NOTHING_SET, OTHER_SESSION, SESSION, type Ops } from './harness.ts';
 
 const TOKENS = { ...NOTHING_SET, OPS_TOKEN: 'changes-0123456789', OPS_READ_TOKEN: 'looks-0123456789' };
 const CHANGE = { authorization: `Bearer ${TOKENS.OPS_TOKEN}` };
@@ -25,7 +15,6 @@ beforeEach(async () => {
 });
 afterEach(() => ops.close());
 
-const keysOf = (reply: Reply) => (reply.json() as { events: { key: string }[] }).events.map(({ key }) => key);
 const jobOf = async () =>
   ((await ops.get('/api/jobs', LOOK)).json() as { jobs: { id: number; state: string; moved: number }[] }).jobs[0];
 const submit = (path: string, fields: Record<string, string>, headers: Record<string, string> = CHANGE) =>

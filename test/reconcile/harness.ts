@@ -1,6 +1,6 @@
 // The reconciler on a real store file and a real HTTP server, with a clock that tests set. After every step the
 // harness checks the promises that no lie of the service may break.
-import { expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler, type Reconciler } from '../../src/reconcile/reconciler.ts';
 import type { ReconcilerOptions } from '../../src/reconcile/pass.ts';
@@ -8,7 +8,15 @@ import { createService } from '../../src/service/service.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog } from '../store-file.ts';
 import type { StoreFile, TestClock, TestLog } from '../store-file.ts';
-import { API_KEY, fields, startReplayServer, type Item, type ReplayServer } from './replay-server.ts';
+import {
+  API_KEY,
+  fields,
+  item,
+  startReplayServer,
+  type Answer,
+  type Item,
+  type ReplayServer,
+} from './replay-server.ts';
 
 export * from '../store-file.ts';
 
@@ -183,3 +191,34 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
   };
   return rig;
 }
+
+/** A rig that is closed when the test has ended. */
+export async function openRig(options?: RigOptions): Promise<Rig> {
+  const rig = await createRig(options);
+  onTestFinished(rig.close);
+  return rig;
+}
+
+/** The service and the kit know events 1 to 5. The watermark is 5. */
+export async function caughtUp(options?: RigOptions): Promise<Rig> {
+  const rig = await openRig(options);
+  rig.server.publish(...upTo(5));
+  await rig.webhook(1);
+  await rig.settle();
+  expect(await rig.watermark()).toBe('5');
+  return rig;
+}
+
+/** Two overlap periods after `caughtUp`, so that overlap passes have nothing to read. */
+export async function quiet(options?: RigOptions): Promise<Rig> {
+  const ready = await caughtUp(options);
+  ready.clock.time += 2 * OVERLAP_MS;
+  await ready.settle();
+  ready.clock.time += INTERVAL_MS;
+  return ready;
+}
+
+export const upTo = (last: number, first = 1): Item[] =>
+  Array.from({ length: last - first + 1 }, (_, i) => item(first + i));
+
+export const itemsOf = ({ body }: Answer): Item[] => (body as { events: Item[] }).events;

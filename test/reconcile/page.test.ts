@@ -1,5 +1,5 @@
 // Tables for `readPage`: which pages it refuses, and up to where a page proves that no event is missing. How the
-// reconciler uses pages is tested in reconciler.test.ts and faults.test.ts.
+// reconciler uses pages is tested in reconciler.test.ts, invalid-pages.test.ts and faulty-items.test.ts.
 import { describe, expect, test } from 'vitest';
 import { PageError, readPage, type Page } from '../../src/reconcile/page.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
