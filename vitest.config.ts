@@ -58,7 +58,7 @@ const LONG = [
   'postgres/faults',
   'postgres/catalogue',
   'postgres/store-concurrency',
-  'reconcile/faults',
+  'reconcile/invalid-pages',
   'postgres/store',
   'flow/faulty-replay',
   'postgres/store-promises',
