@@ -17,7 +17,8 @@ const sources = globSync('src/**/*.{ts,js}', { exclude: ['src/tools/**', 'src/ha
 );
 
 /** A message that matches names its remedy. */
-const REMEDY = /npx kit|retrying|tried again|[A-Z]+_[A-Z]|remedyOf|: (see|create|stop|start|end|name|take) /;
+const REMEDY =
+  /npx kit|retrying|tried again|[A-Z]+_[A-Z]|remedyOf|\$\{remedy\}|: (see|create|stop|start|end|name|take) /;
 /** Messages that need no remedy: they report a broken assumption of the kit, which nobody can cause. */
 const NOBODY = ['SQLite refused synchronous', 'commits are not synced'];
 

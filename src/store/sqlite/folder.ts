@@ -59,10 +59,6 @@ export function requireRoom(
   if (free >= takes + leaves) return;
   const [left, copy, rest] = [free, takes, leaves].map((bytes) => `${Math.ceil(bytes / MB)} MB`);
   const also = leaves > 0 ? ` and leaves ${rest} on the disk of the store` : '';
-  throw new StoreError(
-    'unwritable',
-    `${what}: ${left} are free, and the copy takes ${copy}${also}. ${remedy}`,
-    undefined,
-    true,
-  );
+  const words = `${what}: ${left} are free, and the copy takes ${copy}${also}. ${remedy}`;
+  throw new StoreError('unwritable', words, undefined, true);
 }
