@@ -14,8 +14,7 @@ test('the event loop is not blocked while many handlers commit', async () => {
       most = Math.max(most, ++commits);
     });
   const path = join(createFolder(), 'events.db');
-  storeKind.open(path, { owner: true }).close();
-  const store = storeKind.open(path, { synchronous: 'NORMAL' });
+  const store = storeKind.open(path, { owner: true, synchronous: 'NORMAL' });
   const handler = { lane: 'none', order: 'arrival', handle } as const;
   const { accept, tasks } = await stage([handler], { concurrency: 4 }, store);
   let tick = setImmediate(function next() {
@@ -30,8 +29,7 @@ test('the event loop is not blocked while many handlers commit', async () => {
 
 test('ctx.complete also commits if the handler does not await it', async () => {
   const path = join(createFolder(), 'events.db');
-  storeKind.open(path, { owner: true }).close();
-  const store = storeKind.open(path, { synchronous: 'NORMAL' });
+  const store = storeKind.open(path, { owner: true, synchronous: 'NORMAL' });
   let commits = 0;
   const handle = (_: KitEvent, ctx: Context): void => void ctx.complete(() => void commits++);
   const { accept, tasks } = await stage([{ order: 'arrival', handle }], {}, store);
