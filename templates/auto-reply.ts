@@ -11,6 +11,7 @@
 // Before the handler sends, it notes that the send has begun. From then on it never sends again: a later attempt or a
 // rerun looks for the reply in the history (contract 7.3). So neither an unknown outcome nor a crash sends twice. If the
 // history never shows the reply, the task becomes a dead letter: check whether it was sent; if not, answer by hand.
+// A message that arrives late, while such a reply is looked for, goes before it in the lane and may get another reply.
 import { defineHandler, ServiceError, Skip, type Context, type KitEvent } from '#kit';
 
 const MINUTE_MS = 60_000;

@@ -4,7 +4,7 @@ import { Timeout } from '../../run/attempt.ts';
 import type { TestClock } from './clock.ts';
 
 /** A handler hangs if it waits for no timer and no I/O so many times in a row, or for any so many real milliseconds. */
-const HANGS = { looks: 20, ms: 1_000 };
+const HANGS = { looks: 20, ms: 3_000 };
 /** Resources that are done within the present turn of the event loop, or say nothing of what is awaited. */
 const PASSING = /^(PROMISE|TickObject|Microtask|Immediate)$/;
 
