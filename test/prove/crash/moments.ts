@@ -45,7 +45,7 @@ export async function moments({ seed, short, progress }: Options): Promise<Row> 
       }
       await start();
       await until(() => countsIn(path).effects === countsIn(path).events).catch((error: unknown) => {
-        violations.push(`not everything is handled in the end: ${String(error)}`);
+        found([`not everything is handled in the end: ${String(error)}`]);
       });
       look('in the end');
     } finally {
@@ -59,7 +59,13 @@ export async function moments({ seed, short, progress }: Options): Promise<Row> 
     }
 
     function look(when: string): void {
-      violations.push(...violationsIn(path, { acknowledged }).map((one) => `${when}: ${one}`));
+      found(violationsIn(path, { acknowledged }).map((one) => `${when}: ${one}`));
     }
+  }
+
+  /** Shows each violation at once, because the campaign goes on for long. */
+  function found(more: string[]): void {
+    violations.push(...more);
+    for (const one of more) progress(one);
   }
 }
