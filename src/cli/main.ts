@@ -8,8 +8,8 @@ import { describe, EXIT } from '../base/errors.ts';
 import { StoreError } from '../store/store.ts';
 import { UsageError, type Command } from './lib/command.ts';
 import { nearestType } from '../run/did-you-mean.ts';
-import { version } from './lib/version.ts';
-import { clean, fail, print } from './lib/print.ts';
+import { version, versionText } from './lib/version.ts';
+import { clean, fail, print, printJson } from './lib/print.ts';
 import { bold } from './lib/table.ts';
 
 const COMMANDS = new URL('commands/', import.meta.url);
@@ -29,7 +29,8 @@ async function main(command: string | undefined, rest: string[]): Promise<number
     return command === undefined ? EXIT.usage : EXIT.done;
   }
   if (command === '--version' || command === '-v') {
-    print(version());
+    if (rest.includes('--json')) printJson(version());
+    else print(versionText(version()));
     return EXIT.done;
   }
   if (!names.includes(command)) {

@@ -1,7 +1,7 @@
 // Every file in the folder of commands is listed by `npx kit`.
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Command } from '../../src/cli/lib/command.ts';
 
 const names = readdirSync('src/cli/commands').map((file) => file.replace(/\.ts$/, ''));
@@ -43,9 +43,13 @@ test('a misspelt command is answered with the nearest one', async () => {
   );
 });
 
-test('--version names the kit and its commit on one line', async () => {
+test('--version names the kit and its commit on one line, also of a kit that does not start', async () => {
+  vi.stubEnv('DATABASE_URL', 'nonsense');
+  onTestFinished(() => void vi.unstubAllEnvs());
   expect(await kit('--version')).toMatchObject({
     code: 0,
     out: expect.stringMatching(/^\S+ [\d.]+, schema .+, commit .+\n$/),
   });
+  const { out } = await kit('--version', '--json');
+  expect(JSON.parse(out)).toMatchObject({ node: process.versions.node, schemas: { sqlite: expect.any(Number) } });
 });

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { commitOf, version } from '../../src/cli/lib/version.ts';
+import { commitOf, version, versionText } from '../../src/cli/lib/version.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -28,11 +28,11 @@ function repository(): string {
   return git('rev-parse', 'HEAD').slice(0, 12);
 }
 
-test('the kit, the schema of its store, Node and the commit are named', () => {
+test('the kit, the schema of each kind of store, Node and the commit are named', () => {
   const kit = JSON.parse(readFileSync('package.json', 'utf8')) as { name: string; version: string };
-  const schemas = readdirSync('src/store/sqlite/migrations').length;
-  const begin = `${kit.name} ${kit.version}, schema ${schemas} (sqlite), Node ${process.versions.node}, commit `;
-  expect(version()).toBe(`${begin}${commitOf(process.cwd())}`);
+  const [sqlite, postgres] = ['sqlite', 'postgres'].map((kind) => readdirSync(`src/store/${kind}/migrations`).length);
+  const begin = `${kit.name} ${kit.version}, schema ${sqlite} (sqlite), ${postgres} (postgres), Node ${process.versions.node}`;
+  expect(versionText(version())).toBe(`${begin}, commit ${commitOf(process.cwd())}`);
 });
 
 test('the commit is that of the clone, which says so if a tracked file has changed since', () => {

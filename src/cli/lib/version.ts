@@ -1,31 +1,53 @@
-// `npx kit --version`: the kit, the schema of its store, Node, and the commit of the clone or of the image.
+// `npx kit --version`: the kit, the schemas of its stores, Node, and the commit of the clone or of the image.
 import { execFileSync } from 'node:child_process';
-import { readFileSync, realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { orUndefined } from '../../base/errors.ts';
-import { loadConfig, readEnv, type Env } from '../../config.ts';
+import type { Env } from '../../config.ts';
 import { requireComplete, stepsIn } from '../../store/migration-steps.ts';
 
 const ROOT = new URL('../../../', import.meta.url);
 /** A commit is shown with this many digits. */
 const DIGITS = 12;
 
-export function version(): string {
-  const kit = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')) as { name: string; version: string };
-  const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
-  const kind = storePath === null ? 'postgres' : 'sqlite';
-  const schema = schemaIn(new URL(`src/store/${kind}/migrations/`, ROOT)) ?? 'incomplete';
-  const commit = commitOf(fileURLToPath(ROOT));
-  return `${kit.name} ${kit.version}, schema ${schema} (${kind}), Node ${process.versions.node}, commit ${commit}`;
+export interface Version {
+  name: string;
+  version: string;
+  /** The newest schema of each kind of store. Null: a migration is missing, which each use of that store reports. */
+  schemas: Record<string, number | null>;
+  node: string;
+  commit: string;
 }
 
-/** Undefined: a migration is missing, which each use of the store reports. */
-function schemaIn(folder: URL): number | undefined {
+/** Reads no configuration, because people also ask for the version of a kit that does not start. */
+export function version(): Version {
+  const kit = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')) as { name: string; version: string };
+  const kinds = ['sqlite', 'postgres'].map((kind) => ({
+    kind,
+    folder: new URL(`src/store/${kind}/migrations/`, ROOT),
+  }));
+  const schemas = kinds.flatMap(({ kind, folder }) => (existsSync(folder) ? [[kind, schemaIn(folder)] as const] : []));
+  return {
+    name: kit.name,
+    version: kit.version,
+    schemas: Object.fromEntries(schemas),
+    node: process.versions.node,
+    commit: commitOf(fileURLToPath(ROOT)),
+  };
+}
+
+export function versionText({ name, version: number, schemas, node, commit }: Version): string {
+  const shown = Object.entries(schemas).map(([kind, schema]) => `${schema ?? 'incomplete'} (${kind})`);
+  return `${name} ${number}, schema ${shown.join(', ')}, Node ${node}, commit ${commit}`;
+}
+
+function schemaIn(folder: URL): number | null {
   const steps = stepsIn(folder);
-  return orUndefined(() => {
+  const complete = orUndefined(() => {
     requireComplete(steps, folder);
     return steps.length;
   });
+  return complete ?? null;
 }
 
 /** `unknown`: the folder is no clone, or git is missing, and nobody told the image its commit. */
