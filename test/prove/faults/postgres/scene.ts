@@ -1,6 +1,7 @@
 // Runs instances of the kit on a PostgreSQL server under load, and produces a fault. The kit has a role and a database of
 // its own, so that a fault can take away its rights and its connections.
 import { Agent } from 'node:http';
+import { EXIT } from '../../../../src/base/errors.ts';
 import { createCluster, send, type Cluster } from '../../../postgres/members.ts';
 import { createProxy, type Proxy } from '../../../postgres/proxy.ts';
 import { hasServer, startServer, type Server } from '../../../postgres/server.ts';
@@ -25,8 +26,11 @@ export interface Scene {
   admin: <Row extends object>(sql: string) => Promise<Row[]>;
   /** Starts an instance. */
   add(env?: Record<string, string>, address?: string): Promise<Kit>;
-  /** Starts an instance that must refuse to start, with words that match. Resolves to the words. */
-  refuses(words: RegExp): Promise<string>;
+  /**
+   * Starts an instance that must refuse to start, with words that match. Resolves to the words. If the fault `passes`,
+   * the code must be 69, so that the start is repeated.
+   */
+  refuses(words: RegExp, passes?: 'passes'): Promise<string>;
   /** Sends deliveries at this rate to these instances in turn. Default: all. */
   load(perSecond: number, to?: Kit[]): void;
   /** Resolves when this many more deliveries are acknowledged. */
@@ -97,7 +101,7 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       await kit.start();
       return kit;
     },
-    async refuses(words) {
+    async refuses(words, passes) {
       const kit = await cluster.make({}, scene.url);
       const started = await kit.start().then(
         () => true,
@@ -107,7 +111,8 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       const code = started ? await kit.stop() : await kit.exited();
       const said = kit.output().trim();
       await kit.remove();
-      scene.holds(!started && code === 78, `the start ended with ${code}, or was not refused`);
+      const due = passes ? EXIT.unreachable : EXIT.configuration;
+      scene.holds(!started && code === due, `the start ended with ${code} in place of ${due}, or was not refused`);
       scene.holds(words.test(said), `the refusal does not say ${words.source}: "${said.slice(0, 300)}"`);
       scene.holds(!/\n\s+at /.test(said), 'the refusal has a stack');
       return `refused: "${said.slice(0, 200)}"`;
