@@ -168,7 +168,9 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
     onMigrated: ({ from, to, copy }) =>
-      log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
+      from === 0
+        ? log.info({ store: storeUrl }, 'a new, empty store was created; if there was one before, see its disk')
+        : log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;

@@ -27,7 +27,10 @@ export interface OpenOptions {
   onReplaced?: (replaced: Replaced) => void;
 }
 
-/** The schema of the store before and after. `copy`: a file with the store as it was before; PostgreSQL has none. */
+/**
+ * The schema of the store before and after. From 0: the file is new; PostgreSQL does not tell that. `copy`: a file with
+ * the store as it was before; PostgreSQL and a new file have none.
+ */
 export interface Migrated {
   from: number;
   to: number;

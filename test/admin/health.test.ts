@@ -175,3 +175,9 @@ test.each<[string, Partial<Status>, Health['word'], Health['tone'], string]>([
 ])('when %s', (_, what, word, tone, words) => {
   expect(health({ ...well, ...what }, RULES)).toEqual({ word, tone, words });
 });
+
+test('without the module alarms nothing is said to be well', () => {
+  const { word, tone, words } = health(well, {});
+  expect([word, tone]).toEqual(['Receiving', 'warn']);
+  expect(words).toContain('This kit has no alarms (src/alarms)');
+});

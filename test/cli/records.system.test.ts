@@ -366,7 +366,7 @@ test('single events are erased with what contradicted them, and no other message
   expect([none.code, none.out]).toEqual([1, 'no event c:999: npx kit events\n']);
   const both = await kit('erase', '--event', 'c:41', '--sender', '5511999990000');
   expect([both.code, both.out]).toEqual([2, expect.stringContaining('either --sender or --event')]);
-  const { code, out } = await kit('erase', '--event', 'c:41', '--event', '42', '--json');
+  const { code, out } = await kit('erase', '--event', 'c:41', '42', '--json');
   expect([code, JSON.parse(out)]).toEqual([0, expect.objectContaining({ events: 2, conflicts: 1, quarantined: 0 })]);
   expect((await kit('explain', '42', '--body')).out).toContain('no body: erased by npx kit erase');
   expect((await kit('explain', '43', '--body')).out).toContain('5511999990000');

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { open } from '../../src/store/open.ts';
-import { deliver, makeEvent, until } from './kit.ts';
+import { deliver, makeEvent, SECRET, until } from './kit.ts';
+import { kitCommand } from './kit-command.ts';
 import { newKit } from './new-kit.ts';
 import { deleteModules, readModules, removeDependents, runNode } from './modules.ts';
 
@@ -73,6 +74,11 @@ test('an alarm that was up when the module alarms was deleted goes with it', asy
   store.close();
   await kit.start();
   await until(() => kit.query('select 1 from alarms').length === 0);
+  const env = { DATABASE_URL: `sqlite:${kit.folder}/events.db`, WEBHOOK_SECRET: SECRET };
+  const [status, doctor] = await Promise.all([['status'], ['doctor']].map((args) => kitCommand(kit, env, args, copy)));
+  expect(status?.out).toContain('This kit has no alarms (src/alarms)');
+  expect(doctor?.out).toMatch(/^ok +store file/m);
+  expect(doctor?.out).not.toContain('alarms');
   expect(await kit.stop()).toBe(0);
 });
 

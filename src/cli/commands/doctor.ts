@@ -4,15 +4,14 @@ import { parse, webAddress, type Command } from '../lib/command.ts';
 import { clean, print, printJson } from '../lib/print.ts';
 import { clock } from '../lib/store.ts';
 import { address } from '../doctor/address.ts';
-import { alerting } from '../doctor/alerting.ts';
 import { examine, exitOf, type Check, type Finding } from '../doctor/check.ts';
 import { handlers } from '../doctor/handlers.ts';
 import * as modules from '../doctor/modules.ts';
 import { configuration, runtime, secrets } from '../doctor/setup.ts';
-import { alarms, file, folder } from '../doctor/store.ts';
+import { file, folder } from '../doctor/store.ts';
 import { receiver, roundTrip } from '../doctor/trip.ts';
 
-const { clocks, key, replay, contract, backups, server }: Partial<Record<string, Check>> = modules;
+const { clocks, key, replay, contract, alarms, alerting, backups, server }: Partial<Record<string, Check>> = modules;
 export const CHECKS = [
   runtime,
   configuration,

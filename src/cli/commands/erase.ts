@@ -8,7 +8,7 @@ import type { Store } from '../../store/store.ts';
 import { UNBEGUN_MS } from '../../store/work.ts';
 import { isOf } from '../../admin/person.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
-import { count, print, printJson } from '../lib/print.ts';
+import { clean, count, print, printJson } from '../lib/print.ts';
 import { clock, withStore } from '../lib/store.ts';
 
 const STEP = 500;
@@ -18,8 +18,11 @@ export default {
   usage: `erase --sender <address> [--dry-run] [--json]
        npx kit erase --event <key> … [--dry-run] [--json]     and what contradicted it`,
   async run(args) {
-    const { values } = parse(args, { text: ['sender'], lists: ['event'], flags: ['dry-run', 'json'], names: false });
-    const { sender = '', event: keys = [], 'dry-run': dry = false } = values;
+    const { values, positionals } = parse(args, { text: ['sender'], lists: ['event'], flags: ['dry-run', 'json'] });
+    const { sender = '', event = [], 'dry-run': dry = false } = values;
+    if (event.length === 0 && positionals.length > 0)
+      throw new UsageError(`give --sender, or --event before '${clean(positionals[0] ?? '')}'`);
+    const keys = [...event, ...positionals];
     if (sender !== '' && keys.length > 0) throw new UsageError('give either --sender or --event');
     if (keys.length === 0 && sender.trim().length < 4) throw new UsageError('name the address with --sender, whole');
     const erased = await withStore(async (store) =>

@@ -6,8 +6,7 @@ import { startOf } from '../../base/process-start.ts';
 import { sizeOf } from '../../store/sqlite/file-identity.ts';
 import { freeBytesOf, networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/processes.ts';
-import type { Alarm } from '../../store/read.ts';
-import { readiness, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
 import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 
 const MB = 1024 * 1024;
@@ -78,29 +77,6 @@ export const file: Check = {
     ];
   },
 };
-
-export const alarms: Check = {
-  name: 'alarms',
-  needs: ['DATABASE_URL', 'PORT'],
-  after: ['store file'],
-  async run({ config }) {
-    const { state } = await readiness(config);
-    const { alarms: raised } = await withStore((store) => store.read.status(store.now()), config);
-    const all = [...(state?.alarms ?? []), ...raised];
-    return all.length === 0 ? ok('none is raised') : all.map(warningOf);
-  },
-  /** The alarms about a broken store are in the receiver's memory, so this asks the receiver. */
-  async groundless({ config }) {
-    const { state, listens, words } = await readiness(config);
-    const broken = 'the store has a fault';
-    if (state) return [...state.alarms.map(warningOf), skipped(`${broken}: the ops page (OPS_PORT) shows the others`)];
-    return skipped(`${broken}, and ${listens ? 'what listens on PORT is not the receiver of this store' : words}`);
-  },
-};
-
-function warningOf({ name, detail }: Alarm): Finding {
-  return warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name');
-}
 
 /** Finds a process that still has the replaced or deleted file open. Until it ends, the new file must not be opened. */
 function strayOf(path: string, suffix: '' | '-wal'): string | undefined {

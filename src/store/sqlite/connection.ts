@@ -82,8 +82,8 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
 }
 
 /**
- * Applies missing migrations, each in its own transaction. An existing file is copied first. Undefined: the file is new,
- * or lacked no migration.
+ * Applies missing migrations, each in its own transaction. An existing file is copied first. Undefined: no migration was
+ * missing.
  */
 export function migrate(db: Connection, path: string, folder = MIGRATIONS): Migrated | undefined {
   const steps = stepsIn(folder);
@@ -103,7 +103,7 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): Migr
     if (versionOf(db) === from) rmSync(copy, { force: true });
     throw error;
   }
-  return from > 0 ? { from, to: steps.length, copy } : undefined;
+  return { from, to: steps.length, ...(from > 0 && { copy }) };
 }
 
 function applyStep(db: Connection, file: URL, version: number): void {

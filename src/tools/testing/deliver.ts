@@ -1,5 +1,6 @@
 // Runs a handler as in production, but in one process, with a store in memory or on PostgreSQL (store.ts), the real
 // group commit and the real runner. When all tasks wait for a time, the clock jumps to the earliest of these times.
+import { describe } from '../../base/errors.ts';
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
@@ -88,7 +89,12 @@ async function deliverTo<Type extends string>(
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };
-  for (const step of [loaded.setup ?? []].flat()) await store.work.setup((tx) => runStep(step, tx));
+  for (const [index, step] of [loaded.setup ?? []].flat().entries())
+    await store.work
+      .setup((tx) => runStep(step, tx))
+      .catch((cause: unknown) => {
+        throw new Error(`setup of handler ${name} failed in step ${index + 1}: ${describe(cause).message}`, { cause });
+      });
   const run = createRunProcess({ store, clock, service, handler: loaded, crashAfter: options.crashAfter, log });
   const groupCommit = createGroupCommit({
     store: { ...store.ingest, note: (...counts) => store.state.note(...counts) },

@@ -22,6 +22,14 @@ test('the steps of a setup run in order, once, before the first event', async ()
   expect(await query('select n from mine')).toEqual([{ n: 3 }]);
 });
 
+test('a step of a setup that fails is named', async () => {
+  const setup = ['create table mine (n bigint)', 'alter tabel mine'];
+  const handler = defineHandler({ on: 'MessageReceived', setup, handle: () => {} });
+  await expect(deliver(handler, fixture('MessageReceived'), { name: 'mine' })).rejects.toThrow(
+    /^setup of handler mine failed in step 2: .*tabel/,
+  );
+});
+
 test('an event that is delivered twice runs once, and within the window the order of arrival does not matter', async () => {
   const events = [1, 2, 3, 4, 5, 6].map((n) => fixture('MessageReceived', { data: { body: `${n}` } }));
   for (const order of ['given', 'reversed', 'shuffled', [3, 1, 0, 2, 5, 4]] as const) {
