@@ -169,7 +169,10 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
     onDropped: createDropLog(log, clock),
     onMigrated: ({ from, to, copy }) =>
       from === 0
-        ? log.info({ store: storeUrl }, 'a new, empty store was created; if there was one before, see its disk')
+        ? log.info(
+            { store: siteOf(storeUrl).name },
+            'a new, empty store was created; if there was one before, see its disk',
+          )
         : log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
   });
   if (ownership.logLost) log.error(LOG_LOST);
