@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 const SRC = join(import.meta.dirname, '..', 'src');
 const MAP = readFileSync(join(SRC, 'README.md'), 'utf8');
 /** Maximum number of lines after formatting. The aims are 2,500, 6,000 and 10,000. */
-const LIMITS = { path: 4_780, core: 14_065, modules: 15_195, postgres: 1_630 };
+const LIMITS = { path: 4_780, core: 14_070, modules: 15_195, postgres: 1_630 };
 
 const MODULES =
   /^(service|reconcile|alarms|admin|ops|cli|backups)\/|^store\/(read|shown|admin|alarms|replay)\.ts$|^store\/(sql|sqlite)\/((read|admin|replay)\/|alarms\.ts)/;
