@@ -37,6 +37,8 @@ const NOTICE_MS = 500;
 const CLOSE_MS = 1_000;
 /** If a newer kit has changed the store, deliveries in flight get this long. */
 const OLDER_MS = 2_000;
+const MIGRATED = 'the store was migrated to the schema of this kit';
+const CREATED = 'a new, empty store was created; if there was one before, see its disk';
 /** A reload goes on even if the store fails. Its outcome is written within this time, or not at all. */
 const TELL_MS = 5_000;
 const LOG_LOST =
@@ -167,13 +169,7 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
   ownership = await siteOf(storeUrl, MOVE_FROM).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
-    onMigrated: ({ from, to, copy }) =>
-      from === 0
-        ? log.info(
-            { store: siteOf(storeUrl).name },
-            'a new, empty store was created; if there was one before, see its disk',
-          )
-        : log.info({ from, to, copy }, 'the store was migrated to the schema of this kit'),
+    onMigrated: ({ from, to, copy }) => log.info({ from, to, copy }, from > 0 ? MIGRATED : CREATED),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;

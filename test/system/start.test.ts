@@ -109,6 +109,15 @@ test('an ops port that is in use is a fault of the configuration, found before a
   taken.close();
 });
 
+test('a start says that its store is new, for example because a disk is not mounted; the next start does not', async () => {
+  const kit = await newKit({ record: RECORD });
+  for (let start = 0; start < 2; start++) {
+    await kit.start();
+    await kit.stop();
+  }
+  expect(kit.output().match(/a new, empty store was created/g)).toHaveLength(1);
+});
+
 test('a stop right after the start, before all processes run, exits cleanly and logs no failure', async () => {
   const kit = await newKit({ record: RECORD });
   await kit.start();

@@ -86,7 +86,7 @@ function handlerFailing(seen: Observation): string {
   if (first === undefined) return wordsBefore(seen) ?? '';
   const shares = failsByShare(seen).find(({ handler }) => handler === first);
   const why = isStuck(seen) ? ', and tasks wait for more than 5 minutes' : shares ? ` (${shares.words})` : '';
-  return `attempts of ${[first, ...others].join(', ')} fail${why}: npx kit tasks --state ready --handler ${first} lists them, npx kit explain <key> shows the error. Fix it, then npx kit reload. The tasks are retried by themselves; to retry at once: npx kit retry --state ready --handler ${first} or on the page, Dead letters`;
+  return `attempts of ${[first, ...others].join(', ')} fail${why}: npx kit tasks --handler ${first} lists its tasks, npx kit explain <key> shows the error. Fix it, then npx kit reload. Tasks that wait are retried by themselves; to retry them at once: npx kit retry --state ready --handler ${first}, and dead letters: --state dead, or the page, Dead letters`;
 }
 
 function brokenFile({ fault, waiting }: Observation['broken'][number]): string {
