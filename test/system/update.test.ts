@@ -166,7 +166,7 @@ async function resolveConflicts(team: string, conflicts: string[]): Promise<void
   sh(team, KEEP_DELETED);
   const paths = modules.flatMap((module) => module.paths).map((path) => `src/${path}`);
   const lines = modules.flatMap((module) => module.lines).map((path) => `src/${path}`);
-  sh(team, DELETE_AGAIN.replace('src/backups', paths.join(' ')));
+  sh(team, DELETE_AGAIN.replace(/src\/\S+( src\/\S+)*/, paths.join(' ')));
   for (const path of lines.filter((one) => conflicts.includes(`UU ${one}`))) resolveByHand(team, path);
   sh(team, LOCK, NPM);
   expect(COMPILE).toBe('npx tsc');
