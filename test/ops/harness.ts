@@ -2,6 +2,7 @@
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect } from 'vitest';
+import { RULES } from '../../src/alarms/rules/index.ts';
 import { createOpsServer, type OpsOptions } from '../../src/ops/server.ts';
 import type { Instance } from '../../src/store/processes.ts';
 import { createRecords, type Records } from '../admin/harness.ts';
@@ -30,7 +31,7 @@ export interface Ops extends Records, TestLog {
 
 export async function createOps(
   config: OpsOptions['config'] = NOTHING_SET,
-  rules: OpsOptions['rules'] = {},
+  rules: OpsOptions['rules'] = RULES,
   /** The store of another port, which removes it. */
   shared?: Records,
 ): Promise<Ops> {
