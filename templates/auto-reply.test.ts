@@ -3,7 +3,10 @@ import { crash, createClock, deliver, fixture, recorder, serviceError, type Answ
 import handler from './auto-reply.ts';
 
 beforeEach(() => void vi.stubEnv('PAID_OPERATIONS', 'allow'));
-afterEach(() => void vi.unstubAllEnvs());
+afterEach(() => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+});
 
 const event = fixture('MessageReceived', { data: { from: '15550100' } });
 
@@ -101,6 +104,8 @@ test.each(['given', 'reversed'] as const)('a burst of messages gets one reply (o
 });
 
 test('a send of unknown outcome holds the conversation, so that later messages get no second reply', async () => {
+  // The waits between attempts are random. With the longest, later messages are too old for a reply of their own.
+  vi.spyOn(Math, 'random').mockReturnValue(1);
   let sends = 0;
   const { service } = scripted(() => ({
     send() {
