@@ -12,7 +12,7 @@ import {
 import type { TaskState } from '../../work.ts';
 import { createByTime } from './by-time.ts';
 import { EVENT_COLUMNS, isoOf, type Session } from '../session.ts';
-import { idsOfEvent } from '../work/waiting.ts';
+import { HANDLERS, idsOfEvent } from '../work/waiting.ts';
 import { inState, selectionOf, STRETCH } from './selection.ts';
 import { taskOf, toTask, type TaskRow } from './tasks.ts';
 
@@ -68,9 +68,10 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
   const contradictions = session.statement<{ at: number; body: Uint8Array }>(
     `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
   );
+  // Equal ids, unlike ranges of ids, let PostgreSQL find the tasks by their index.
   const outcomes = session.statement<{ event: number; handler: string; state: TaskState; held: 0 | 1 }>(`
     select t.event, h.name as handler, ${STATE} as state, ${HELD} as held
-    from events e join tasks t on t.id ${idsOfEvent('e.seq')} join handlers h on h.id = t.handler
+    from events e cross join handlers h join tasks t on t.id = e.seq * ${HANDLERS} + h.id
     where e.seq ${dialect.oneOf('@events', 'bigint')} order by t.id`);
   const ofEvent = session.statement<TaskRow>(`${taskOf(dialect)} where t.id ${tasksOf} order by t.id`);
 

@@ -36,8 +36,9 @@ export function createHandlerReads(
   const idOf = session.value<number>('select id from handlers where name = ?');
   const slowest = session.statement<{ key: string; state: 'done' | 'dead'; took: number; at: number }>(`
     select ${EVENT_KEY}, ${STATE} as state, t.changed_at - t.started_at as took, t.changed_at as at
-    from events e join tasks t on t.id = e.seq * ${HANDLERS} + cast(@handler as bigint)
-    where e.seq > (select coalesce(max(seq), 0) from events) - ${NEWEST} and t.state in ('done', 'dead') and t.attempts > 0
+    from tasks t join events e on e.seq = t.event
+    where t.id >= ((select coalesce(max(seq), 0) from events) - ${NEWEST - 1}) * ${HANDLERS} and t.handler = @handler
+      and t.state in ('done', 'dead') and t.attempts > 0
     order by took desc, t.id limit ${SLOWEST}`);
   const recent = session.statement<{ type: string; session: string | null }>(
     `select type, session_id as session from events where seq > (select max(seq) from events) - ${RECENT} order by seq desc`,

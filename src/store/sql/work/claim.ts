@@ -7,7 +7,10 @@ import type { Lanes } from './lanes.ts';
 import type { createNotes } from './notes.ts';
 import { toWaiting, WAITING, type WaitingRow } from './waiting.ts';
 
-const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
+const FREE = `state = 'ready' and isolated = 0 and not exists (select 1 from claims where task = id)`;
+const ALONE = `handler = +? and alone = 1 and rerun = 0 and ${FREE}`;
+/** `+` makes PostgreSQL find the few tasks of reruns, and not read all that wait for the handler. */
+const ALONE_OF_RERUNS = `+handler = +? and +alone = 1 and rerun > 0 and ${FREE}`;
 
 type ClaimedBy = Pick<Turn, 'now' | 'boot'> & { watermark: bigint };
 
@@ -29,15 +32,14 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
     `select ${EVENT_COLUMNS}, ${session.dialect.eventText} from events e where e.seq ${oneOf('?', 'bigint')}`,
   );
   const alone = session.statement<WaitingRow>(`
-    select ${WAITING} from tasks where handler = +? and due_at <= +? and ${ALONE} and rerun = 0
-      order by due_at limit +?`);
+    select ${WAITING} from tasks where ${ALONE} and due_at <= +? order by due_at limit +?`);
   const nextAlone = session.value<number>(`
-    select due_at from tasks where handler = +? and ${ALONE} and rerun = 0 order by due_at limit 1`);
+    select due_at from tasks where ${ALONE} order by due_at limit 1`);
   const aloneOfReruns = session.statement<WaitingRow>(`
-    select ${WAITING} from tasks ${indexedBy('tasks_rerun')} where handler = +? and due_at <= +? and ${ALONE} and rerun > 0
+    select ${WAITING} from tasks ${indexedBy('tasks_rerun')} where ${ALONE_OF_RERUNS} and due_at <= +?
       order by due_at limit +?`);
   const nextAloneOfReruns = session.value<number | null>(`
-    select min(due_at) from tasks ${indexedBy('tasks_rerun')} where handler = +? and ${ALONE} and rerun > 0`);
+    select min(due_at) from tasks ${indexedBy('tasks_rerun')} where ${ALONE_OF_RERUNS}`);
 
   async function claimUpTo(turn: Turn) {
     const { room, now, boot, handlers } = turn;

@@ -5,7 +5,7 @@ import type { Counts } from '../../state.ts';
 import { createHandlers } from './handlers.ts';
 import { createAttempts } from './attempts.ts';
 import { EVENT_KEY, type Session } from '../session.ts';
-import { createMarkDirty, NEXT } from './waiting.ts';
+import { createMarkDirty, isolatedOf } from './waiting.ts';
 
 interface Orphan {
   task: number;
@@ -36,9 +36,7 @@ export function createProcessStore(
   const processes = statement<Process>('select role, pid, started, boot from processes');
   const registry = createHandlers(session);
   const isolatedDue = value<number>(`
-    select 1 from tasks where state = 'ready' and isolated = 1 and due_at <= ?
-      and handler in (select id from handlers where name ${dialect.oneOf('?', 'text')})
-      and ${NEXT} limit 1`);
+    select 1 from tasks where ${isolatedOf(`in (select id from handlers where name ${dialect.oneOf('?', 'text')})`)} limit 1`);
 
   return {
     identity: async () => (await identity.get()) ?? '',

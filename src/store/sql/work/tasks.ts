@@ -15,7 +15,7 @@ import { EVENT_COLUMNS, toStored, together, type EventRow, type Lock, type Sessi
 import { createRecentEvents } from './recent-events.ts';
 import { createNotes } from './notes.ts';
 import { inTransaction, selected } from './tx.ts';
-import { createMarkDirty, toWaiting, NEXT, WAITING, type WaitingRow } from './waiting.ts';
+import { createMarkDirty, isolatedOf, toWaiting, WAITING, type WaitingRow } from './waiting.ts';
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createWorkStore(session: Session): WorkStore {
@@ -29,9 +29,7 @@ export function createWorkStore(session: Session): WorkStore {
     `update state set value = ? where name = 'fanned_out' and cast(value as bigint) = cast(? as bigint)`,
   );
   const isolatedTasks = session.statement<WaitingRow>(`
-    select ${WAITING} from tasks where state = 'ready' and isolated = 1 and due_at <= ?
-      and handler ${oneOf('?', 'bigint')} and ${NEXT}
-    order by due_at limit 1`);
+    select ${WAITING} from tasks where ${isolatedOf(oneOf('?', 'bigint'))} order by due_at limit 1`);
   const shift = session.statement(`
     update tasks set release_at = release_at + @ms, due_at = due_at + @ms, hold_until = hold_until + @ms
     where state = 'ready' and (release_at > @from or due_at > @from or hold_until > @from)`);

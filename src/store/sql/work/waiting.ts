@@ -20,9 +20,16 @@ export function toWaiting(row: WaitingRow): Waiting {
 }
 
 /** A condition for queries of tasks: the task is the next of its lane, and no task of the lane is claimed. */
-export const NEXT = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
+const NEXT = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
   or not exists (select 1 from claims c cross join tasks o where o.id = c.task and o.lane = tasks.lane and o.alone = 0)
   and not exists (select 1 from tasks o where o.lane = tasks.lane and o.state = 'ready' and o.alone = 0 and o.cursor < tasks.cursor))`;
+
+/**
+ * A condition for queries of tasks: the task is due, and runs in a process of its own. `?`: now. `handlers`: a list of
+ * ids. `+` makes the database find the few isolated tasks, and not read all that wait for a handler.
+ */
+export const isolatedOf = (handlers: string): string =>
+  `state = 'ready' and isolated = 1 and due_at <= ? and +handler ${handlers} and ${NEXT}`;
 
 /** The maximum number of handlers. A task's id is made of its event and its handler. */
 export const HANDLERS = 4_096;
