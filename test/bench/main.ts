@@ -6,24 +6,26 @@ import { parseArgs } from 'node:util';
 import { describe, EXIT } from '../../src/base/errors.ts';
 import { endsWithSignals, whole } from './asked.ts';
 import { postgres } from './postgres.ts';
+import { withSection } from './sections.ts';
 import { busy, growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 
 const USAGE = `npm run bench -- [rates] [busy] [latency] [growth] [postgres]     default: all; growth takes half an hour
   --rounds 3 --events 200000 --stored 0,1000000,10000000 --folder DIR --json --readme`;
 const PARTS = { rates, busy, latency, growth, postgres };
 const README = new URL('README.md', import.meta.url);
-const PLACE = /(?<=<!-- npm run bench -- --readme -->\n)[^]*(?=<!-- bench -->)/;
 
 const { names, json, readme, options } = asked();
 endsWithSignals();
 process.on('exit', () => rmSync(options.folder, { recursive: true, force: true }));
 
-const machine = `${cpus()[0]?.model.trim() ?? 'processor'}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}; server and sender on the same machine`;
+const machine = `${cpus()[0]?.model.trim() ?? 'processor'}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}`;
 const parts: Part[] = [];
-for (const name of names) parts.push(await PARTS[name](options));
-const text = `Measured ${new Date().toISOString().slice(0, 10)} on ${machine}.\n\n${parts.map((part, n) => tableOf(part, names[n])).join('\n')}`;
-console.log(json ? JSON.stringify({ machine, parts }) : text);
-if (readme) writeFileSync(README, readFileSync(README, 'utf8').replace(PLACE, `\n${text}\n`));
+for (const name of names) {
+  const part = await PARTS[name](options);
+  if (readme) writeFileSync(README, withSection(readFileSync(README, 'utf8'), part.title, sectionOf(part, name)));
+  parts.push(part);
+}
+console.log(json ? JSON.stringify({ machine, parts }) : parts.map((part, n) => sectionOf(part, names[n])).join('\n'));
 
 function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolean; options: PartOptions } {
   try {
@@ -63,8 +65,9 @@ function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolea
   }
 }
 
-function tableOf({ title, note, rows }: Part, name = ''): string {
+function sectionOf({ title, note, rows }: Part, name = ''): string {
   const heads = Object.keys(rows[0] ?? {});
   const lines = rows.map((row) => `| ${heads.map((head) => row[head] ?? '').join(' | ')} |`);
-  return `## ${title}\n\n\`npm run bench -- ${name}\`\n\n${note}\n\n| ${heads.join(' | ')} |\n|${heads.map(() => ' --- |').join('')}\n${lines.join('\n')}\n`;
+  const measured = `${new Date().toISOString().slice(0, 10)}, ${machine}. ${note}`;
+  return `## ${title}\n\n\`npm run bench -- ${name}\`\n\n${measured}\n\n| ${heads.join(' | ')} |\n|${heads.map(() => ' --- |').join('')}\n${lines.join('\n')}\n`;
 }
