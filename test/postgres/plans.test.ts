@@ -71,15 +71,15 @@ test.each(['kept', 'new'])('with a backlog, %s plans find the few tasks that the
   // After the fifth time, the server keeps its plans.
   for (let n = 0; n < 6; n++) await look(store);
 
-  const ids = (name: string): number => handlers.get(name) ?? 0;
+  const idOf = (name: string): number => handlers.get(name) ?? 0;
   exec('alter table tasks set (autovacuum_enabled = off)');
-  exec(`insert into lanes (id, handler, name) select n, ${ids('laned')}, 'lane ' || n from generate_series(1, 100) n`);
+  exec(`insert into lanes (id, handler, name) select n, ${idOf('laned')}, 'lane ' || n from generate_series(1, 100) n`);
   exec(`insert into lane_progress (lane, used_at) select id, ${T0} from lanes`);
   exec(`insert into events (seq, cursor, id, type, session_id, created_at, received_at, origin, body)
     select n, n, 'e' || n, 'MessageReceived', '00000000-0000-4000-8000-000000000000', ${T0}, ${T0}, 'webhook', '' from generate_series(1, ${BACKLOG}) n`);
   for (const [name, lane] of Object.entries({ laned: '1 + seq % 100', single: 'null' }))
     exec(`insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, started_at, changed_at)
-      select seq * 4096 + ${ids(name)}, seq, ${ids(name)}, ${lane}, ${lane === 'null' ? 1 : 0}, cursor, 'ready', 0, ${T0}, ${LATER}, ${LATER}, 1, ${T0}, ${T0} from events`);
+      select seq * 4096 + ${idOf(name)}, seq, ${idOf(name)}, ${lane}, ${lane === 'null' ? 1 : 0}, cursor, 'ready', 0, ${T0}, ${LATER}, ${LATER}, 1, ${T0}, ${T0} from events`);
   exec(`update state set value = '${BACKLOG}' where name = 'fanned_out'; select setval('event_seq', ${BACKLOG})`);
   if (plans === 'new') exec('analyze events, tasks');
   const asked = plans === 'new' ? postgres.open(path, { owner: true }) : store;

@@ -25,8 +25,8 @@ const NEXT = `not exists (select 1 from claims where task = tasks.id) and (tasks
   and not exists (select 1 from tasks o where o.lane = tasks.lane and o.state = 'ready' and o.alone = 0 and o.cursor < tasks.cursor))`;
 
 /**
- * A condition for queries of tasks: the task is due, and runs in a process of its own. `?`: now. `handlers`: a list of
- * ids. `+` makes the database find the few isolated tasks, and not read all that wait for a handler.
+ * A condition for queries of tasks: the task is due, and runs in a process of its own. `?`: now. `handlers`: a test of
+ * the handler's id, such as `in (…)`. `+` makes the database find the few isolated tasks, and not read all that wait.
  */
 export const isolatedOf = (handlers: string): string =>
   `state = 'ready' and isolated = 1 and due_at <= ? and +handler ${handlers} and ${NEXT}`;
