@@ -1,0 +1,54 @@
+// The definition of an event type: how its data are parsed, its lane, and an example for tests.
+import { z } from 'zod';
+
+export interface EventType<Data> {
+  /** Parses `event.data`. z.looseObject keeps fields that are not named, but only named ones have a type. */
+  data: z.ZodType<Data>;
+  /** Data for `fixture(type)`, so that a test names only the fields that it is about. */
+  example?: (about: ExampleOf) => NoInfer<Data>;
+  /** The number (session) that the event belongs to. Default: `data.session_id`. */
+  session?: (data: Record<string, unknown>) => unknown;
+  /** When the event happened, Unix milliseconds. Default: `data.timestamp_unix_ms`. */
+  time?: (data: Record<string, unknown>) => unknown;
+  /** The conversation within the session, which is the default lane. Without this function the session is the lane. */
+  conversation?: (data: Record<string, unknown>) => unknown;
+}
+
+/** Drops the index signature of z.looseObject if fields are named, so that a misspelt field is a type error. */
+export type Named<Data> = Data extends readonly unknown[]
+  ? { [Item in keyof Data]: Named<Data[Item]> }
+  : string extends keyof Data
+    ? { [Name in keyof Data as string extends Name ? never : Name]: Named<Data[Name]> } extends infer Fields
+      ? keyof Fields extends never
+        ? Data
+        : Fields
+      : never
+    : Data;
+
+export interface ExampleOf {
+  /** Different for each fixture: use it in ids. */
+  n: number;
+  /** A UUID. */
+  session: string;
+  /** When the event happened, Unix milliseconds. */
+  at: number;
+}
+
+export function define<Data>(type: EventType<Data>): EventType<Data> {
+  return type;
+}
+
+/** A number that may also arrive as text, as 64-bit fields do (contract 2.8). */
+export function integer(): z.ZodType<number> {
+  const text = z
+    .string()
+    .regex(/^-?\d{1,16}$/, 'must be an integer')
+    .transform(Number)
+    .pipe(z.int());
+  return z.union([z.int(), text], 'must be an integer');
+}
+
+/** For a field that may be missing or null. */
+export function orElse<Value, Fallback>(schema: z.ZodType<Value>, fallback: Fallback): z.ZodType<Value | Fallback> {
+  return schema.nullish().transform((value) => value ?? fallback);
+}

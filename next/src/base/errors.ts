@@ -1,0 +1,121 @@
+// Turns thrown values into plain text, or into undefined. Handlers may throw frozen errors, errors whose getters throw,
+// or values that are no errors.
+import { existsSync } from 'node:fs';
+import { dirname, relative } from 'node:path';
+import { masked } from './secrets.ts';
+
+/** Exit codes of every entry point. */
+export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configuration: 78 } as const;
+
+const SRC = `${dirname(import.meta.dirname)}/`;
+const PROJECT = dirname(dirname(import.meta.dirname));
+/** Stacks of calls, by the error that a library created later, without its caller. */
+const callers = new WeakMap<object, string>();
+
+export interface Thrown {
+  name: string;
+  message: string;
+  /** `file:line` of the handler, else of the kit. For a file that cannot be parsed: of its first faulty line. */
+  at: string | null;
+}
+
+/** `file`: the handler's, for an error that has no line of it. Without it, a line of the kit is better than none. */
+export function describe(thrown: unknown, file: string | null = null): Thrown {
+  try {
+    if (!(thrown instanceof Error)) {
+      // Libraries throw objects with a message that are no errors.
+      const words = String((thrown as { message?: unknown } | null | undefined)?.message ?? thrown);
+      return { name: typeof thrown, message: masked(words).slice(0, 2_000), at: file };
+    }
+    const stack = textOf(thrown.stack);
+    return {
+      name: masked(textOf(thrown.name)).slice(0, 100),
+      message: masked(`${textOf(thrown.message)}${causeOf(thrown.cause)}`).slice(0, 2_000),
+      at: firstLine(stack) ?? handlersLine(callers.get(thrown)) ?? file ?? placesIn(stack)[0] ?? null,
+    };
+  } catch {
+    return { name: 'unknown', message: 'the thrown value could not be read', at: file };
+  }
+}
+
+/** Notes the stack of the call that failed with this error. */
+export function noteCaller(error: unknown, stack: string | undefined): void {
+  if (error instanceof Error && stack && !callers.has(error)) callers.set(error, stack);
+}
+
+/** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
+function causeOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return '';
+  const words = cause.message || textOf((cause as { code?: unknown }).code);
+  return `: ${words}`;
+}
+
+/** A suffix for a message to people: the handler's line. Empty for the kit's own lines. */
+export function behind(at: string | null): string {
+  return at === null || isOurs(at) ? '' : ` (${inProject(at)})`;
+}
+
+/** For people: the path relative to the project, if it is inside. */
+export function inProject(place: string): string {
+  return place.startsWith(`${PROJECT}/`) ? relative(PROJECT, place) : place;
+}
+
+/**
+ * The parts of an error that are safe to log. The message is left out, because it may quote a sender's text, and so is
+ * a name that is no identifier.
+ */
+export function loggable(thrown: unknown, file: string | null = null): { error: string; at: string | null } {
+  const { name, at } = describe(thrown, file);
+  return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
+}
+
+/** `value` should be a string, but the fields of a thrown value may hold anything. */
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : 'unknown';
+}
+
+/** Whether the file of a stack frame (`file:line`) exists. A line that looks like a frame may quote a sender's text. */
+function isFile(place: string): boolean {
+  return existsSync(place.replace(/:\d+$/, ''));
+}
+
+function isOurs(place: string): boolean {
+  return place.startsWith(SRC) && !/^events\.ts:|(^|\/)handlers\//.test(place.slice(SRC.length));
+}
+
+/** The first place in the stack that is not in the kit's own code, as `file:line`. Null if there is none. */
+export function handlersLine(stack = ''): string | null {
+  return placesIn(stack).find((place) => !isOurs(place)) ?? null;
+}
+
+function firstLine(stack: string): string | null {
+  // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
+  const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
+  return unreadable && isFile(unreadable) ? unreadable : handlersLine(stack);
+}
+
+function placesIn(stack: string): string[] {
+  return stack
+    .split('\n')
+    .slice(1)
+    .flatMap((line) => {
+      const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
+      return place && !place.includes('/node_modules/') && isFile(place) ? [place] : [];
+    });
+}
+
+/** Ends the process by an uncaught exception. A rejection could be mistaken for one that a handler left unhandled. */
+export function throwUncaught(error: unknown): void {
+  setImmediate(() => {
+    throw error;
+  });
+}
+
+/** Undefined if it throws. */
+export function orUndefined<Value>(read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,56 @@
+// The log: one line for each fact, written synchronously so that a kill loses none. A line never holds a body, a secret or
+// a phone number: callers name the fields to log, and errors go through `loggable`.
+import { createRequire } from 'node:module';
+import { pino, type DestinationStream, type Logger } from 'pino';
+import type Pretty from 'pino-pretty';
+import { masked } from './secrets.ts';
+
+export type { Logger };
+
+/** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */
+const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+/** Text from outside, safe on a terminal. */
+export function shown(text: string): string {
+  return text.replaceAll(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** JSON lines; on a terminal, lines for people. */
+export function createLog(role: string, level: string): Logger {
+  const destination = pino.destination({ fd: 1, sync: true });
+  destination.on('error', (error: NodeJS.ErrnoException) => {
+    // The terminal is gone, so nobody reads the lines of the stop.
+    if (error.code !== 'EIO' && error.code !== 'EPIPE') throw error;
+  });
+  const hooks = { streamWrite: (line: string) => masked(line) };
+  const options = { level, base: { process: role }, timestamp: pino.stdTimeFunctions.isoTime, hooks };
+  return pino(options, process.stdout.isTTY ? prettied(destination) : destination);
+}
+
+/** Loaded only on a terminal, because each process would keep it in memory. */
+function prettied(destination: DestinationStream): DestinationStream {
+  const pretty = createRequire(import.meta.url)('pino-pretty') as typeof Pretty;
+  return pretty({ destination, ignore: 'pid,hostname,process', messageFormat: '{process} {msg}' });
+}
+
+const FLOOD_MS = 10_000;
+
+/**
+ * Throttles lines that can come in floods: of each kind one in ten seconds, with the number of the others as `more`.
+ * Undefined: do not log. Never make a kind from a sender's text, because kinds stay in memory.
+ */
+export type Throttle = (kind: string) => { more?: number } | undefined;
+
+export function createThrottle(monotonic: () => number): Throttle {
+  const kinds = new Map<string, { since: number; more: number }>();
+  return (kind) => {
+    const now = monotonic();
+    const known = kinds.get(kind);
+    if (known && now - known.since < FLOOD_MS) {
+      known.more++;
+      return undefined;
+    }
+    kinds.set(kind, { since: now, more: 0 });
+    return known?.more ? { more: known.more } : {};
+  };
+}

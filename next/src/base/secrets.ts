@@ -1,0 +1,74 @@
+// The variables that hold secrets: who gets them, who can read their files, and how they are masked in texts from outside,
+// which may echo them: error texts, request ids, header values.
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { unescape } from 'node:querystring';
+
+type Env = Record<string, string | undefined>;
+
+/** Variables that may come from a file, whose path is in `<NAME>_FILE`. SIGHUP reads the files again. */
+export const SECRETS = [
+  'WEBHOOK_SECRET',
+  'API_KEY',
+  'OPS_TOKEN',
+  'OPS_READ_TOKEN',
+  'ALERT_URL',
+  'DATABASE_URL',
+] as const;
+/** Handlers have no use for these, so `run` does not get them. */
+export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
+/** Shorter texts could be part of any word. */
+const SHORTEST = 8;
+
+/** Takes each secret from its variable, or from the file that the variable with `_FILE` names. */
+export function readSecretFiles(env: Env): { values: Env; faults: string[] } {
+  const values = { ...env };
+  const faults: string[] = [];
+  for (const name of SECRETS) {
+    const path = env[`${name}_FILE`];
+    if (!path) continue;
+    if (env[name]) faults.push(`${name} is set twice: keep it or ${name}_FILE`);
+    try {
+      values[name] = readFileSync(path, 'utf8').trim();
+    } catch {
+      // The value is not shown, because it may be the secret itself, set under the wrong name.
+      faults.push(`${name}_FILE cannot be read: it must be the path of a file that holds ${name}`);
+      values[name] = undefined;
+    }
+  }
+  return { values, faults };
+}
+
+/** The environment of `run`. Variables that are not the kit's belong to handlers. */
+export function envOfRun(env: Env): Env {
+  const kept = KEPT_FROM_RUN.flatMap((name) => [name, `${name}_FILE`]);
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !kept.includes(name)));
+}
+
+/** The files with secrets that every user of this machine can read. */
+export function filesForAll(env: Env, folder = process.cwd()): string[] {
+  const files = [resolve(folder, '.env'), ...SECRETS.flatMap((name) => env[`${name}_FILE`] ?? [])];
+  return files.filter((file) => existsSync(file) && (statSync(file).mode & 0o004) !== 0);
+}
+
+/**
+ * Global, because texts from outside reach the log and the store on many ways. The longest come first: a secret that
+ * another begins with must not leave the rest of the other in sight.
+ */
+let known: string[] = [];
+
+/** Masks the secrets of this environment from now on, also after a reload has replaced them. */
+export function maskFromNowOn({ DATABASE_URL = '', ...values }: Env): void {
+  const password = URL.parse(DATABASE_URL)?.password ?? '';
+  const secrets = SECRETS.flatMap((name) => values[name]?.split(/[\s,]+/) ?? []);
+  const texts = [...secrets, password, unescape(password)].filter((secret) => secret.length >= SHORTEST);
+  // A log line is JSON, in which some characters of a secret are escaped.
+  const all = new Set([...known, ...texts, ...texts.map((secret) => JSON.stringify(secret).slice(1, -1))]);
+  known = [...all].toSorted((a, b) => b.length - a.length);
+}
+
+export function masked(text: string): string {
+  let shown = text;
+  for (const secret of known) shown = shown.replaceAll(secret, '***');
+  return shown;
+}

@@ -1,0 +1,145 @@
+// Everything that handlers import as '#kit'. All of it is public, so its names must not change.
+import type { SqlRow, SqlValue, Tx } from './store/work.ts';
+import type { EventMap } from './wire/event-types.ts';
+import type { Origin } from './wire/event.ts';
+import type { Service } from './service/service.ts';
+
+export { ServiceError } from './service/errors.ts';
+export type { EventMap, Origin, Service, SqlRow, SqlValue, Tx };
+
+/** A type that src/events.ts or the kit defines. */
+export type EventName = keyof EventMap;
+
+/** If `on` names several types, check `event.type` to narrow `event.data`. With '*', `event.data` is a plain object. */
+export type KitEvent<Type extends string = string> = Type extends '*'
+  ? EventOf<string>
+  : Type extends string
+    ? EventOf<Type>
+    : never;
+
+export interface EventOf<Type extends string> {
+  /** The event's identity: `c:<cursor>` if it has a cursor, else `i:<id>`. */
+  readonly key: string;
+  /** The id in the webhook. Null while only replay or the stream has shown the event. */
+  readonly id: string | null;
+  readonly type: Type;
+  /** The event's position in the service's history: a decimal 64-bit integer. Null: it has none. */
+  readonly cursor: string | null;
+  /** The number (session) that the event belongs to. Null for account-wide events. */
+  readonly sessionId: string | null;
+  /** When the event happened: ISO 8601, UTC. Null: unknown. */
+  readonly createdAt: string | null;
+  readonly receivedAt: string;
+  /** How it came first. */
+  readonly origin: Origin;
+  readonly data: Type extends EventName ? EventMap[Type] : Record<string, unknown>;
+}
+
+export interface Context {
+  readonly log: HandlerLog;
+  /** Aborted when the attempt times out or the kit stops. */
+  readonly signal: AbortSignal;
+  /** From 1. */
+  readonly attempt: number;
+  /** A later event of the lane has ended before this one, or this task has stepped aside from its lane. */
+  readonly late: boolean;
+  /** Milliseconds since the event happened. Null: unknown. */
+  readonly lagMs: number | null;
+  /** The same in every retry and rerun of this handler on this event. */
+  readonly idempotencyKey: string;
+  /** The service's operations. They throw ServiceError, also if no API key is set. */
+  readonly service: Service;
+  /** What earlier attempts of this task noted, also before a crash or a rerun. Read-only. */
+  readonly notes: Readonly<Record<string, unknown>>;
+  /**
+   * Commits a small fact about this task at once, for example that a send has begun: JSON of at most 1 KiB, at most 32
+   * names. It is on disk when the promise resolves. Throws if the claim is gone. Await it outside `ctx.complete`.
+   */
+  note(name: string, value: unknown): Promise<void>;
+  /** The rows of one `select` on the handler's own tables. It changes nothing. */
+  read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;
+  /**
+   * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`, for
+   * at most one second. Throws if the claim is gone: the attempt has timed out, or another process was given the task.
+   */
+  complete(work: (tx: Tx) => void | Promise<void>): Promise<void>;
+}
+
+/** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are added. */
+export interface HandlerLog {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+type SetupFunction = (tx: Tx) => void | Promise<void>;
+
+export interface Handler<Type extends string = string> {
+  /** The handler's identity. Default: the file's name. */
+  name?: string;
+  /** A type, several types, or '*' for every event of the service. */
+  on: Type | readonly Type[] | '*';
+  /**
+   * Tasks of one lane run one after another, in cursor order. 'none': a task runs as soon as there is room. Default:
+   * 'conversation', as src/events.ts defines it; a type without one uses the session that the data name. Events whose
+   * data name none share one lane.
+   */
+  lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
+  /**
+   * 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, so that earlier events can arrive. 'strict': when
+   * replay has shown that no earlier event is missing. That takes one or more calls and needs an API key; while replay is
+   * stopped, the task waits.
+   */
+  order?: 'arrival' | 'window' | 'strict';
+  /** Default: 20 attempts; the first retry after about 1 s, later ones at most 1 h apart. */
+  retry?: { attempts?: number; firstMs?: number; maxMs?: number };
+  /** How long a failing task holds its lane, from its first failure. Default: 2 min. */
+  laneHoldMs?: number;
+  /** Default: 30 s. */
+  timeoutMs?: number;
+  /** Milliseconds. An older event is stale, and so is a recovered event of unknown age. Default: no limit. */
+  maxAgeMs?: number;
+  /** The outcome for a stale event. Default: 'run', as if it were not stale. */
+  onStale?: 'run' | 'skip' | 'dead';
+  /** The most attempts that begin in any minute, spread evenly: with 60, one each second. Default: no limit. */
+  rate?: { perMinute: number };
+  /**
+   * Creates and changes the handler's own tables. The steps of a list run once each, in order: change tables by a new last
+   * step, and leave the others as they are. A function alone runs at each start and each reload. It may await only `tx`.
+   */
+  setup?: SetupFunction | readonly (string | SetupFunction)[];
+  /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */
+  handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
+}
+
+/** Returns the handler unchanged, but typed. Without it, `on` may also name types that are not in src/events.ts. */
+export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
+  return handler;
+}
+
+/** The task ends as skipped. */
+export class Skip extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Skip';
+  }
+}
+
+/** The task ends as a dead letter, even if attempts are left. */
+export class Dead extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Dead';
+  }
+}
+
+/** The task runs again after this time, at most 24 h, without spending an attempt. */
+export class RetryAfter extends Error {
+  readonly ms: number;
+  constructor(ms: number, reason: string) {
+    super(reason);
+    this.name = 'RetryAfter';
+    this.ms = ms;
+  }
+}

@@ -1,0 +1,38 @@
+// What the main process and its children say to each other. Everything else they learn from the store.
+
+/** From a child. */
+export type Report =
+  /** Each second. `suspects`: lanes that wait for a process of their own. */
+  | { type: 'alive'; rss: number; suspects: number }
+  /** The next silence may last this long: a setup, a migration, a backup, a checkpoint. 0: no longer. */
+  | { type: 'longer'; ms: number }
+  /** `run` begins to load or to set up this file. */
+  | { type: 'loading'; file: string }
+  /** It works. `handlers`: the names of those that are loaded; `faults`: of those that are not, with remedies. */
+  | { type: 'ready'; handlers: string[]; faults: string[] }
+  /** It has claimed a task since it began, so its death brings the task nearer to its end. Sent once. */
+  | { type: 'claimed' }
+  /** Another process has work: `keep`, because strict tasks wait. */
+  | { type: 'wake' };
+
+/** From the main process. A stop is SIGTERM. */
+export type Order = { type: 'wake' };
+
+/** How `run` is started: as arguments `--role=…` and so on. */
+export interface RunArgs {
+  role: 'live' | `suspect-${number}`;
+  /** The main process has had a `run` before. */
+  restart: boolean;
+  /** New handlers begin after this event. */
+  newest: number;
+  /** Files that ended a process while they were loaded or set up, each with why. */
+  without: Record<string, string>;
+}
+
+/** Tells the main process. A child without one, in a test, says it to nobody. */
+export function say(report: Report): Promise<void> {
+  return new Promise((sent) => {
+    if (!process.connected || !process.send) return sent();
+    process.send(report, undefined, undefined, () => sent());
+  });
+}

@@ -1,0 +1,2 @@
+// What people change in a store, and what `keep` does to it.
+export interface AdminStore {}

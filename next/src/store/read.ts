@@ -1,0 +1,2 @@
+// What people and metrics read of a store.
+export interface ReadStore {}

@@ -1,0 +1,2 @@
+// What reconciliation asks of a store.
+export interface ReplayStore {}

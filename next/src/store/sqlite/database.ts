@@ -1,0 +1,121 @@
+// One connection to the store's file: how it is opened, and its transactions. All that this process writes goes through
+// `write`, one after another, so that no foreign statement falls into a transaction.
+import Database from 'better-sqlite3';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe } from '../../base/errors.ts';
+import { StoreError, type StoreCode } from '../store.ts';
+
+/** How long SQLite itself waits for another process's lock. It blocks the event loop meanwhile. */
+const BLOCKING_MS = 5;
+const PAUSE_MS = { first: 1, most: 50 };
+
+export interface DatabaseOptions {
+  /** `full` syncs each commit. With `normal` a lost power takes the last commits, but never one that a later `full` follows. */
+  synchronous: 'full' | 'normal';
+  /** Milliseconds until a write that finds the store locked throws `busy`. Default: never. */
+  busyMs?: number;
+  readonly?: boolean;
+}
+
+export class Db {
+  readonly raw: Database.Database;
+  readonly #options: DatabaseOptions;
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(file: string, options: DatabaseOptions) {
+    const { synchronous, readonly = false } = options;
+    this.#options = options;
+    this.raw = guarded(() => new Database(file, { timeout: BLOCKING_MS, readonly, fileMustExist: readonly }));
+    if (!readonly) guarded(() => this.raw.pragma('journal_mode = wal'));
+    // SQLite forgets it: a connection that finds a log would begin with `normal`.
+    this.raw.pragma(`synchronous = ${synchronous}`);
+    // Checkpoints are the work of `keep`.
+    this.raw.pragma('wal_autocheckpoint = 0');
+    this.raw.pragma('cache_size = -8000');
+  }
+
+  /** A statement that is prepared once. Cursors: `cast(cursor as text)`, and `cast(? as integer)`. */
+  sql<Row = unknown>(text: string): Database.Statement<unknown[], Row> {
+    return this.raw.prepare<unknown[], Row>(text);
+  }
+
+  /** The first column of each row. */
+  value<Value>(text: string): Database.Statement<unknown[], Value> {
+    return this.raw.prepare<unknown[], Value>(text).pluck();
+  }
+
+  /** One transaction. `synced`: it is on disk when it resolves, whatever the connection's default is. */
+  write<Result>(work: () => Result | Promise<Result>, { synced = false } = {}): Promise<Result> {
+    const { synchronous } = this.#options;
+    return this.#alone(async () => {
+      if (!synced || synchronous === 'full') return this.#transaction(work);
+      this.raw.pragma('synchronous = full');
+      return this.#transaction(work).finally(() => this.raw.pragma(`synchronous = ${synchronous}`));
+    });
+  }
+
+  /** One snapshot. */
+  read<Result>(work: () => Result): Promise<Result> {
+    return this.#alone(async () => guarded(() => this.raw.transaction(work)()));
+  }
+
+  close(): void {
+    this.raw.close();
+  }
+
+  /** Waits for what this process does with the connection, and then does `work` alone. */
+  #alone<Result>(work: () => Promise<Result>): Promise<Result> {
+    const result = this.#queue.then(work);
+    this.#queue = result.catch(() => {});
+    return result;
+  }
+
+  async #transaction<Result>(work: () => Result | Promise<Result>): Promise<Result> {
+    await this.#begin();
+    try {
+      const result = await work();
+      this.raw.exec('commit');
+      return result;
+    } catch (error) {
+      if (this.raw.inTransaction) this.raw.exec('rollback');
+      throw faultOf(error);
+    }
+  }
+
+  async #begin(): Promise<void> {
+    const { busyMs = Infinity } = this.#options;
+    const since = performance.now();
+    for (let pause = PAUSE_MS.first; ; pause = Math.min(pause * 1.5, PAUSE_MS.most)) {
+      try {
+        this.raw.exec('begin immediate');
+        return;
+      } catch (error) {
+        const fault = faultOf(error);
+        if (!(fault instanceof StoreError) || fault.code !== 'busy' || performance.now() - since > busyMs) throw fault;
+      }
+      await sleep(pause);
+    }
+  }
+}
+
+function guarded<Result>(work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw faultOf(error);
+  }
+}
+
+const CODES: [RegExp, StoreCode][] = [
+  [/^SQLITE_(BUSY|LOCKED|PROTOCOL)/, 'busy'],
+  [/^SQLITE_FULL/, 'full'],
+  [/^SQLITE_(CORRUPT|NOTADB)/, 'damaged'],
+  [/^SQLITE_(IOERR|READONLY|CANTOPEN|NOMEM|PERM|AUTH)/, 'io'],
+];
+
+/** The store's own faults become StoreError; everything else stays what it is. */
+export function faultOf(error: unknown): unknown {
+  if (!(error instanceof Database.SqliteError)) return error;
+  const code = CODES.find(([shape]) => shape.test(error.code))?.[1];
+  return code ? new StoreError(code, `${error.code}: ${describe(error).message}`, error) : error;
+}

@@ -1,0 +1,56 @@
+// What the processes ask of a store. Every method is one transaction. Cursors are text here, because a number cannot hold
+// them. Times are Unix milliseconds by the wall clock.
+import type { Cursor } from '../wire/cursor.ts';
+import type { Reading } from '../wire/event.ts';
+import type { AdminStore } from './admin.ts';
+import type { ReadStore } from './read.ts';
+import type { ReplayStore } from './replay.ts';
+import type { WorkStore } from './work.ts';
+
+/**
+ * `busy`: another process holds the lock; `full`: no room; `io`: the disk or the connection fails; `replaced`: the file is
+ * another one; `newer`: a newer kit has changed the schema; `owned`: another kit has the store; `orphan`: a newer `run` has
+ * taken over; `damaged`: the file is no store.
+ */
+export type StoreCode = 'busy' | 'full' | 'io' | 'replaced' | 'newer' | 'owned' | 'orphan' | 'damaged';
+
+/** The store is at fault, and not what it was asked. */
+export class StoreError extends Error {
+  readonly code: StoreCode;
+  constructor(code: StoreCode, message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'StoreError';
+    this.code = code;
+  }
+}
+
+/**
+ * `new`: it is a row now. `duplicate`: its row was there. `conflict`: it contradicts a row, and is in quarantine.
+ * `quarantined`: it cannot be read, and is in quarantine. `removed`: pruning has removed it, and it is left out.
+ */
+export type Verdict = 'new' | 'duplicate' | 'conflict' | 'quarantined' | 'removed';
+
+/** Numbers by name, for example `refused.bad_signature`. They are added to those in the store. */
+export type Counts = Record<string, number>;
+
+export interface IngestStore {
+  /**
+   * Stores readings of any origin, in order. `proves`: replay has shown everything after `from` up to `to`, which becomes
+   * the watermark if it is between them.
+   */
+  accept(batch: {
+    readings: Reading[];
+    counts?: Counts;
+    state?: Record<string, unknown>;
+    proves?: { from: Cursor | null; to: Cursor };
+  }): Promise<Verdict[]>;
+}
+
+export interface Store {
+  ingest: IngestStore;
+  work: WorkStore;
+  replay: ReplayStore;
+  read: ReadStore;
+  admin: AdminStore;
+  close(): void;
+}

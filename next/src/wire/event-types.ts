@@ -1,0 +1,39 @@
+// Every event type that the kit knows: those in src/events.ts, the service's test event, and the kit's own event.
+import { z } from 'zod';
+import { define, integer, orElse, type EventType, type Named } from '../base/define-event.ts';
+import { eventTypes as yours } from '../events.ts';
+
+const eventTypes = {
+  ...yours,
+  /** The test event that the service's dashboard sends (contract 6.3). */
+  'webhook.ping': define({
+    data: z.looseObject({ message: orElse(z.string(), '') }),
+    example: () => ({ message: 'a test' }),
+  }),
+  /**
+   * The service can no longer replay the events of this range. Fetch those that matter in another way. The first handler
+   * that completes the event closes the gap.
+   */
+  'kit.gap': define({
+    data: z.looseObject({
+      /** The gap's number. */
+      gap: integer(),
+      /** The last cursor before the gap. */
+      after: z.string(),
+      /** The first cursor after the gap. Null: unknown. */
+      upTo: z.string().nullable(),
+      /** Why the events cannot be fetched. */
+      reason: z.string(),
+    }),
+    example: () => ({ gap: 1, after: '1000', upTo: '2000', reason: 'the cursor has expired' }),
+  }),
+};
+
+/** The type of `data` for each event type. */
+export type EventMap = { [Type in keyof typeof eventTypes]: Named<z.infer<(typeof eventTypes)[Type]['data']>> };
+
+export const knownTypes = (): string[] => Object.keys(eventTypes);
+
+export function typeOf(type: string): EventType<unknown> | undefined {
+  return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
+}

@@ -1,0 +1,23 @@
+// Every header name of the contract, defined once (6.1, 6.3, 7.1).
+
+/** The headers of a delivery, each after WEBHOOK_HEADER_PREFIX. */
+export const DELIVERY = {
+  eventId: 'Event-Id',
+  eventType: 'Event-Type',
+  deliveryId: 'Delivery-Id',
+  attempt: 'Attempt',
+  timestamp: 'Timestamp',
+  signature: 'Signature',
+} as const;
+export const DEFAULT_PREFIX = 'X-Svc-';
+
+/** The service's error answers carry the id of the request in this header. */
+export const REQUEST_ID = 'x-request-id';
+/** The event stream continues after the cursor in this header. */
+export const LAST_EVENT_ID = 'last-event-id';
+
+/** The header names of a delivery in lower case, as Node keeps them. */
+export function receivedHeaders(prefix: string): Record<keyof typeof DELIVERY, string> {
+  const names = Object.entries(DELIVERY).map(([key, name]) => [key, `${prefix}${name}`.toLowerCase()]);
+  return Object.fromEntries(names) as ReturnType<typeof receivedHeaders>;
+}

@@ -1,0 +1,113 @@
+// Parses JSON once. The service signed the bytes, but a stranger may have written them. The parser refuses invalid
+// UTF-8, nesting that makes stringify overflow, and more values than can be parsed without delaying other deliveries.
+import { orUndefined } from '../base/errors.ts';
+
+export type Json = null | boolean | number | string | Json[] | JsonObject;
+export interface JsonObject {
+  [key: string]: Json;
+}
+
+type Refused = { ok: false; reason: string };
+export type Parsed = { ok: true; value: Json } | Refused;
+
+const DEEPEST = 64;
+/**
+ * Maximum number of keys and list items together, because parsing time depends on their number and not on their length.
+ * The longest list of the contract has 10,000 phones (4.2), and a media file is one string.
+ */
+const MOST = 50_000;
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+export function parseJson(bytes: Uint8Array): Parsed {
+  const text = orUndefined(() => utf8.decode(bytes));
+  return text === undefined ? { ok: false, reason: 'not UTF-8' } : parseJsonText(text);
+}
+
+export function parseJsonText(text: string): Parsed {
+  const refused = survey(text);
+  if (refused) return refused;
+  const value = orUndefined(() => JSON.parse(text) as Json);
+  return value === undefined ? NOT_JSON : { ok: true, value };
+}
+
+/** The digits of a top-level number as they were written, because JSON.parse would round them. */
+export function sourceOfNumber(bytes: Uint8Array, key: string): string | undefined {
+  const sources = new Map<unknown, string | undefined>();
+  function note(this: unknown, name: string, value: unknown, context?: { source?: string }): unknown {
+    if (name === key) sources.set(this, context?.source);
+    return value;
+  }
+  const root: unknown = JSON.parse(utf8.decode(bytes), note);
+  return sources.get(root);
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Equal as JSON values, in any order of keys. 0 and -0 are equal, unlike in Node's isDeepStrictEqual. */
+export function sameJson(a: Json, b: Json): boolean {
+  return canonical(a) === canonical(b);
+}
+
+function canonical(value: Json): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  // JSON.parse turns 1e400 into Infinity, which JSON.stringify cannot express.
+  if (!isObject(value))
+    return typeof value === 'number' && !Number.isFinite(value) ? String(value) : JSON.stringify(value);
+  const keys = Object.keys(value).toSorted();
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key] ?? null)}`).join()}}`;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const BACKSLASH = 0x5c;
+
+/** Numbers, literals and whitespace. The regular expression skips megabytes of them faster than a loop. */
+const BETWEEN = /[^"[\]{},:]+/y;
+const NOT_JSON: Refused = { ok: false, reason: 'not JSON' };
+
+/** The reason why the text is refused before it is parsed. It stops at the first, so MOST limits its steps. */
+function survey(text: string): Refused | undefined {
+  let open = 0;
+  let parts = 0;
+  /** A string or a bracket has ended, so a comma, a colon or another end must follow. */
+  let ended = false;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      if (ended) return NOT_JSON;
+      i = endOfString(text, i + 1);
+      ended = true;
+    } else if (code === COLON || code === COMMA) {
+      if (++parts > MOST) return { ok: false, reason: `more than ${MOST} keys and items` };
+      ended = false;
+    } else if (code === 0x7b || code === 0x5b) {
+      if (ended) return NOT_JSON;
+      if (++open > DEEPEST) return { ok: false, reason: `nested deeper than ${DEEPEST}` };
+    } else if (code === 0x7d || code === 0x5d) {
+      if (--open < 0) return NOT_JSON;
+      ended = true;
+    } else {
+      BETWEEN.lastIndex = i;
+      BETWEEN.test(text);
+      i = BETWEEN.lastIndex - 1;
+    }
+  }
+  return undefined;
+}
+
+/** Finds the closing quote. Media are megabytes without a backslash, so the first quote usually closes the string. */
+function endOfString(text: string, from: number): number {
+  const quote = text.indexOf('"', from);
+  if (quote === -1) return text.length;
+  if (text.charCodeAt(quote - 1) !== BACKSLASH) return quote;
+  let i = from;
+  for (; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === BACKSLASH) i++;
+    else if (code === QUOTE) break;
+  }
+  return i;
+}

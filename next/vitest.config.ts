@@ -1,0 +1,14 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+
+const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+export default defineConfig({
+  resolve: {
+    alias: [
+      { find: /^#kit$/, replacement: at('./src/kit.ts') },
+      { find: /^#kit\/testing$/, replacement: at('./src/testing.ts') },
+    ],
+  },
+  test: { include: ['test/**/*.test.ts', 'templates/**/*.test.ts'], maxWorkers: '100%', testTimeout: 20_000 },
+});
