@@ -30,13 +30,11 @@ export type Order = 'arrival' | 'window' | 'strict';
 
 /** What a turn needs to know, as one snapshot. */
 export interface Look {
-  /** When it was taken. */
-  at: number;
   watermark: Cursor | null;
   newest: number;
   handlers: HandlerRow[];
-  /** By position: the events that follow it, at most 256 of them and about 1 MiB. `last`: the newest is among them. */
-  pages: Map<number, { events: StoredEvent[]; upTo: number; last: boolean }>;
+  /** By position: the events that follow it, at most 256 of them and about 1 MiB, and where the position moves then. */
+  pages: Map<number, { events: StoredEvent[]; upTo: number }>;
 }
 
 export interface NewTask {
@@ -53,8 +51,6 @@ export interface FanOut {
   handler: number;
   from: number;
   upTo: number;
-  /** All that the look saw is fanned out. */
-  last: boolean;
   tasks: NewTask[];
 }
 
@@ -137,11 +133,12 @@ export interface TurnResult {
 export interface RerunPage {
   id: number;
   handler: number;
+  /** `all`: a task that the handler never had is made. */
+  only: 'all' | 'dead';
+  perMinute: number | null;
   events: StoredEvent[];
-  /** Where the next page begins. Null: this is the last one. */
-  next: string | null;
-  /** Insert tasks that the handler never had. */
-  missing: boolean;
+  /** Where the next page begins. Null: the rerun ends here. */
+  next: { after: Cursor; afterSeq: number } | null;
 }
 
 /**

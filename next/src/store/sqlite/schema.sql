@@ -82,7 +82,7 @@ create table lanes (
   handler integer not null,
   due_at integer,
   -- 1: the head was running when its process died
-  suspect integer not null default 0,
+  suspect integer default 0,
   boot integer,
   claim integer,
   claimed_to integer,

@@ -1,0 +1,178 @@
+// The one door: readings of any origin become events, or go to quarantine. It alone decides which stored event an arrival
+// is. What is new is inserted at once, because nearly everything is; only the rest is looked up.
+import { hash } from 'node:crypto';
+import { iso, type Clock } from '../../base/clock.ts';
+import { describe } from '../../base/errors.ts';
+import { isBehind, type Cursor } from '../../wire/cursor.ts';
+import { dataOf, type Arrival, type Reading, type Unreadable } from '../../wire/event.ts';
+import { sameJson } from '../../wire/json.ts';
+import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
+import { faultOf, type Db } from './database.ts';
+import { ORIGINS, originOf } from './rows.ts';
+import type { State } from './state.ts';
+
+interface Known {
+  seq: number;
+  cursor: Cursor | null;
+  id: string | null;
+  type: string;
+  session: string | null;
+  origin: number;
+  origins: number;
+  erased: 0 | 1;
+}
+
+const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, origin, origins, body is null as erased from events`;
+
+const statements = (db: Db) => ({
+  insert: db.sql(`insert into events (cursor, id, type, session, created_at, received_at, origin, origins, body)
+    values (cast(? as integer), ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`),
+  atCursor: db.sql<Known>(`${KNOWN} where cursor = cast(? as integer)`),
+  withId: db.sql<Known>(`${KNOWN} where id = ?`),
+  bodyOf: db.value<string>('select cast(body as text) from events where seq = ?'),
+  again: db.sql(`update events set deliveries = deliveries + ?, origins = origins | ?, id = coalesce(id, ?),
+    cursor = coalesce(cursor, cast(? as integer)), session = coalesce(session, ?), created_at = coalesce(created_at, ?)
+    where seq = ?`),
+  setAside: db.sql(`insert into quarantine (reason, digest, received_at, origin, cursor, event, body)
+    values (?, ?, ?, ?, cast(? as integer), ?, ?) on conflict (reason, digest) do nothing`),
+  asideAgain: db.sql('update quarantine set copies = copies + 1 where reason = ? and digest = ?'),
+  addDay: db.sql(`insert into daily values (?, ?, ?, ?, ?)
+    on conflict (day, type, origin, late) do update set events = events + excluded.events`),
+});
+
+export class Ingest implements IngestStore {
+  readonly #db: Db;
+  readonly #state: State;
+  readonly #clock: Clock;
+  readonly #sql: ReturnType<typeof statements>;
+
+  constructor(db: Db, state: State, clock: Clock) {
+    this.#db = db;
+    this.#state = state;
+    this.#clock = clock;
+    this.#sql = statements(db);
+  }
+
+  accept({ readings, counts = {}, state = {}, proves }: Parameters<IngestStore['accept']>[0]): Promise<Verdict[]> {
+    return this.#db.write(() => {
+      // Stamped inside the transaction, so that the order of receipt is that of `seq`.
+      const now = this.#clock.now();
+      const batch: Batch = { now, floor: this.#state.cursor('floor'), counts: { ...counts }, days: new Map() };
+      const verdicts = this.#all(readings, batch);
+      this.#state.count(batch.counts);
+      for (const { count, row } of batch.days.values()) this.#sql.addDay.run(...row, count);
+      for (const [name, value] of Object.entries(state)) this.#state.set(name, value);
+      if (proves) this.#prove(proves);
+      return verdicts;
+    });
+  }
+
+  /** If the batch fails for a reason that is not the store's, each reading is tried alone. */
+  #all(readings: Reading[], batch: Batch): Verdict[] {
+    const together = { ...batch, counts: { ...batch.counts } };
+    try {
+      const verdicts = this.#db.raw.transaction(() => readings.map((reading) => this.#one(reading, together)))();
+      Object.assign(batch, together);
+      return verdicts;
+    } catch (error) {
+      if (faultOf(error) instanceof StoreError) throw error;
+      batch.days.clear();
+    }
+    return readings.map((reading) => {
+      try {
+        return this.#db.raw.transaction(() => this.#one(reading, batch))();
+      } catch (error) {
+        if (faultOf(error) instanceof StoreError) throw error;
+        const { origin, cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
+        const reason = `the store refuses it: ${describe(error).name}`;
+        return this.#quarantine({ origin, cursor, body, reason }, reason, null, batch);
+      }
+    });
+  }
+
+  #one(reading: Reading, batch: Batch): Verdict {
+    if ('unreadable' in reading) return this.#quarantine(reading.unreadable, reading.unreadable.reason, null, batch);
+    const { event } = reading;
+    const { origin, cursor, id, type, session, createdAt, body } = event;
+    const bit = ORIGINS[origin];
+    // Only replay and the stream show events as old as that. A webhook is never taken for one that was removed.
+    const isReplayed = origin === 'replay' || origin === 'stream';
+    const isRemoved = isReplayed && cursor !== null && batch.floor !== null && !isBehind(batch.floor, cursor);
+    if (
+      !isRemoved &&
+      this.#sql.insert.run(cursor, id, type, session, createdAt, batch.now, bit, bit, body).changes > 0
+    ) {
+      noteDay(event, batch);
+      add(batch.counts, 'events');
+      return 'new';
+    }
+    const byCursor = cursor === null ? undefined : this.#sql.atCursor.get(cursor);
+    const byId = id === null ? undefined : this.#sql.withId.get(id);
+    const known = byCursor ?? byId;
+    if (!known) return 'removed';
+    if ((byId && byId.seq !== known.seq) || this.#contradicts(event, known))
+      return this.#quarantine(event, 'conflict', known, batch);
+    // Each pass of replay shows events again, and writes nothing.
+    const isWebhook = origin === 'webhook';
+    if (isWebhook || (known.origins & bit) === 0)
+      this.#sql.again.run(Number(isWebhook), bit, id, cursor, session, createdAt, known.seq);
+    if (isWebhook) add(batch.counts, 'duplicates');
+    return 'duplicate';
+  }
+
+  /** Null contradicts nothing. Two webhooks of one event hold equal data, because each was told it under an id. */
+  #contradicts(event: Arrival, known: Known): boolean {
+    if (known.erased) return false;
+    const differ = (a: string | null, b: string | null): boolean => a !== null && b !== null && a !== b;
+    if (event.type !== known.type || differ(event.session, known.session) || differ(event.cursor, known.cursor))
+      return true;
+    return event.id !== null && known.id !== null && !this.#sameData(event, known);
+  }
+
+  #sameData({ origin, type, body }: Arrival, known: Known): boolean {
+    const [text, stored] = [body.toString(), this.#sql.bodyOf.get(known.seq) ?? ''];
+    if (text === stored) return true;
+    return sameJson(dataOf(origin, type, text), dataOf(originOf(known.origin), type, stored));
+  }
+
+  #quarantine(what: Arrival | Unreadable, reason: string, of: Known | null, { now, counts }: Batch): Verdict {
+    const { origin, cursor, body } = what;
+    const digest = hash('sha256', body, 'buffer');
+    const isNew =
+      this.#sql.setAside.run(reason, digest, now, ORIGINS[origin], cursor, of?.seq ?? null, body).changes > 0;
+    if (isNew) add(counts, 'quarantined');
+    else if (origin === 'webhook') this.#sql.asideAgain.run(reason, digest);
+    return of ? 'conflict' : 'quarantined';
+  }
+
+  #prove({ from, to }: { from: Cursor | null; to: Cursor }): void {
+    const watermark = this.#state.cursor('watermark');
+    const reached = from === null ? watermark === null : watermark !== null && !isBehind(watermark, from);
+    if (reached && isBehind(watermark, to)) this.#state.setCursor('watermark', to);
+  }
+}
+
+/** Everything of one call: when it was stored, and what is counted. */
+interface Batch {
+  now: number;
+  floor: Cursor | null;
+  counts: Counts;
+  days: Map<string, { row: (string | number | undefined)[]; count: number }>;
+}
+
+const MINUTE_MS = 60_000;
+/** Minutes. An event counts at the highest that it reaches. */
+const LATE = [1_440, 60, 5, 1, 0];
+
+/** How an event came first, and how late: what webhooks lose. */
+function noteDay({ type, origin, createdAt }: Arrival, { now, days }: Batch): void {
+  const late = createdAt === null ? -1 : (LATE.find((least) => now - createdAt >= least * MINUTE_MS) ?? 0);
+  const key = `${type} ${origin} ${late}`;
+  const known = days.get(key);
+  if (known) known.count++;
+  else days.set(key, { row: [iso(now)?.slice(0, 10), type, ORIGINS[origin], late], count: 1 });
+}
+
+function add(counts: Counts, name: string): void {
+  counts[name] = (counts[name] ?? 0) + 1;
+}

@@ -1,0 +1,180 @@
+// The store on SQLite. The main process takes the file: it alone may, creates its tables, and notices if the file is
+// replaced. Other processes open it.
+import Database from 'better-sqlite3';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { systemClock, type Clock } from '../../base/clock.ts';
+import { StoreError, type Store } from '../store.ts';
+import { createAdmin } from './admin.ts';
+import { createBoots } from './boots.ts';
+import { Claiming } from './claim.ts';
+import { createCounters } from './counters.ts';
+import { Db, type DatabaseOptions } from './database.ts';
+import { createTasks } from './fan-out.ts';
+import { createRegister } from './handlers.ts';
+import { Ingest } from './ingest.ts';
+import { createLanes } from './lanes.ts';
+import { createOwned } from './owned.ts';
+import { createRead } from './read.ts';
+import { createReplay } from './replay.ts';
+import { Reruns } from './reruns.ts';
+import { Settle } from './settle.ts';
+import { createState } from './state.ts';
+import { Turns } from './turn.ts';
+import type { WorkStore } from '../work.ts';
+
+/** `pragma user_version` of a store that this kit has made. */
+const SCHEMA = 1;
+
+export type SqliteOptions = DatabaseOptions & { clock?: Clock };
+
+/** Opens a store, and creates it if there is none. Each role prepares its statements when it is first used. */
+export function openSqlite(file: string, options: SqliteOptions = { synchronous: 'full' }): Store & { db: Db } {
+  const { clock = systemClock } = options;
+  const db = new Db(file, options);
+  create(db);
+  const state = createState(db);
+  const lazy = <Role>(make: () => Role): (() => Role) => {
+    let role: Role | undefined;
+    return () => (role ??= make());
+  };
+  const ingest = lazy(() => new Ingest(db, state, clock));
+  const lanes = lazy(() => createLanes(db, state));
+  const work = lazy(() => createWork(db, file, clock));
+  const replay = lazy(() => createReplay(db, state, clock));
+  const read = lazy(() => createRead(db, state, clock));
+  const admin = lazy(() => createAdmin(db, state, lanes(), clock));
+  return {
+    db,
+    get ingest() {
+      return ingest();
+    },
+    get work() {
+      return work();
+    },
+    get replay() {
+      return replay();
+    },
+    get read() {
+      return read();
+    },
+    get admin() {
+      return admin();
+    },
+    close: () => db.close(),
+  };
+}
+
+function createWork(db: Db, file: string, clock: Clock): WorkStore {
+  const state = createState(db);
+  const lanes = createLanes(db, state);
+  const counters = createCounters(db);
+  const boots = createBoots(db, lanes);
+  const settle = new Settle(db, lanes);
+  const tasks = createTasks(db, lanes);
+  const claiming = new Claiming(db, lanes);
+  const turns = new Turns(db, { clock, state, boots, counters, lanes, settle, tasks, claiming });
+  const reruns = new Reruns(db, { clock, boots, counters, lanes, tasks });
+  return {
+    begin: (role, restart) =>
+      db.write(() => {
+        const counts = counters();
+        const taken = boots.take(role, restart, clock.now(), counts);
+        counts.write();
+        return taken;
+      }),
+    end: (boot) => db.write(() => boots.giveBack(boot)),
+    look: (handlers) => turns.look(handlers),
+    turn: (turn) => turns.turn(turn),
+    events: (seqs) => turns.events(seqs),
+    rerunPage: (handlers) => reruns.rerunPage(handlers),
+    rerun: (boot, page, list) => reruns.rerun(boot, page, list),
+    ...createRegister(db),
+    ...createOwned(db, { file, clock, boots, counters, settle }),
+  };
+}
+
+function create(db: Db): void {
+  const version = Number(db.raw.pragma('user_version', { simple: true }));
+  if (version > SCHEMA)
+    throw new StoreError(
+      'newer',
+      `a newer kit has changed the store (schema ${version}): start that kit, or restore a backup`,
+    );
+  if (version === SCHEMA || db.raw.readonly) return;
+  const schema = readFileSync(new URL('schema.sql', import.meta.url), 'utf8');
+  db.raw.exec(`begin immediate; ${schema}; pragma user_version = ${SCHEMA}; commit`);
+}
+
+export interface Taken {
+  store: Store;
+  /** The number of the newest event. */
+  newest(): number;
+  /** Whether the file is still the one that was opened. */
+  check(): 'ok' | 'replaced';
+  /** The disk is full: lets go of the reserve beside the store. */
+  makeRoom(): void;
+  /** After a fault of the disk, whose connection may hold pages that were never written. */
+  reopen(): void;
+  release(): void;
+}
+
+/** Throws StoreError, written for people. */
+export function takeStore(file: string, options: SqliteOptions = { synchronous: 'full' }): Taken {
+  if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
+    throw new StoreError(
+      'damaged',
+      `${file} is missing, but its log ${file}-wal is there: put the file back, or restore a backup`,
+    );
+  mkdirSync(dirname(file), { recursive: true });
+  const lock = lockBeside(file);
+  let current = openSqlite(file, options);
+  const { ino, dev } = statSync(file);
+  const store: Store = {
+    get ingest() {
+      return current.ingest;
+    },
+    get work() {
+      return current.work;
+    },
+    get replay() {
+      return current.replay;
+    },
+    get read() {
+      return current.read;
+    },
+    get admin() {
+      return current.admin;
+    },
+    close: () => current.close(),
+  };
+  return {
+    store,
+    newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
+    check() {
+      const now = statSync(file, { throwIfNoEntry: false });
+      return now?.ino === ino && now.dev === dev ? 'ok' : 'replaced';
+    },
+    makeRoom: () => rmSync(`${file}-ballast`, { force: true }),
+    reopen() {
+      current.close();
+      current = openSqlite(file, options);
+    },
+    release() {
+      current.close();
+      lock.close();
+    },
+  };
+}
+
+/** An open transaction on a file of its own: the system ends it with the process, however that ends. */
+function lockBeside(file: string): Database.Database {
+  const lock = new Database(`${file}-lock`, { timeout: 0 });
+  try {
+    lock.exec('begin exclusive');
+    return lock;
+  } catch (error) {
+    lock.close();
+    throw new StoreError('owned', `${file} is in use by another kit: stop that one first`, error);
+  }
+}

@@ -1,0 +1,137 @@
+// Reruns: ended tasks go back into their lanes, page by page in cursor order, behind live work.
+import type { Clock } from '../../base/clock.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import type { NewTask, RerunPage, WorkStore } from '../work.ts';
+import type { Boots } from './boots.ts';
+import { STATES, type Counters, type createCounters } from './counters.ts';
+import type { Db } from './database.ts';
+import type { Tasks } from './fan-out.ts';
+import type { Lanes } from './lanes.ts';
+import { EVENT, toEvent, type EventRow } from './rows.ts';
+
+/** Tasks of a page. */
+const PAGE = 64;
+const MINUTE_MS = 60_000;
+/** Where a rerun begins: events without a cursor come first. */
+const NO_CURSOR = '-1' as Cursor;
+
+interface RerunRow {
+  id: number;
+  handler: number;
+  only: 'all' | 'dead';
+  filter: string;
+  after: Cursor;
+  afterSeq: number;
+  until: Cursor;
+  untilSeq: number;
+  perMinute: number | null;
+}
+
+export interface RerunParts {
+  clock: Clock;
+  boots: Boots;
+  counters: ReturnType<typeof createCounters>;
+  lanes: Lanes;
+  tasks: Tasks;
+}
+
+const MATCHES = '(@type is null or e.type = @type) and (@session is null or e.session = @session)';
+
+const statements = (db: Db) => ({
+  due: db.sql<RerunRow>(`select id, handler, only, filter, cast(after_cursor as text) as after, after_seq as afterSeq,
+      cast(until_cursor as text) as until, until_seq as untilSeq, per_minute as perMinute
+    from reruns where ended_at is null and next_at <= ? and handler in (select value from json_each(?))
+    order by next_at limit 1`),
+  // Cursor -1 is that of an event without one.
+  dead: db.sql<EventRow>(`select ${EVENT} from tasks t join events e on e.seq = t.event
+    where t.handler = @handler and t.state = 3 and (t.cursor, t.event) > (cast(@after as integer), @afterSeq)
+      and t.cursor <= cast(@until as integer) and t.event <= @untilSeq and ${MATCHES}
+      and (@error is null or t.error like @error || '%')
+    order by t.cursor, t.event limit @limit`),
+  withoutCursor: db.sql<EventRow>(`select ${EVENT} from events e
+    where e.cursor is null and e.seq > @afterSeq and e.seq <= @untilSeq and ${MATCHES} order by e.seq limit @limit`),
+  byCursor: db.sql<EventRow>(`select ${EVENT} from events e
+    where e.cursor > cast(@after as integer) and e.cursor <= cast(@until as integer) and e.seq <= @untilSeq and ${MATCHES}
+    order by e.cursor limit @limit`),
+  reset: db.sql(`update tasks set state = 0, lane = @lane, due_at = @now, failed_at = null, attempts = 0, crashes = 0,
+      late = 0, rerun = 1, error = null, ended_at = null
+    where event = @event and handler = @handler and state >= @least`),
+  stateOf: db.value<number>('select state from tasks where event = ? and handler = ?'),
+  go: db.sql(`update reruns set after_cursor = cast(@after as integer), after_seq = @afterSeq, next_at = @nextAt,
+    tasks = tasks + @tasks, ended_at = @endedAt where id = @id`),
+});
+
+export class Reruns implements Pick<WorkStore, 'rerunPage' | 'rerun'> {
+  readonly #db: Db;
+  readonly #parts: RerunParts;
+  readonly #sql: ReturnType<typeof statements>;
+
+  constructor(db: Db, parts: RerunParts) {
+    this.#db = db;
+    this.#parts = parts;
+    this.#sql = statements(db);
+  }
+
+  rerunPage(handlers: number[]): Promise<RerunPage | null> {
+    return this.#db.read(() => {
+      const row = this.#sql.due.get(this.#parts.clock.now(), JSON.stringify(handlers));
+      if (!row) return null;
+      const events = this.#events(row).map(toEvent);
+      const last = events.at(-1);
+      const next = last ? { after: last.cursor ?? NO_CURSOR, afterSeq: last.seq } : null;
+      return { id: row.id, handler: row.handler, events, next, only: row.only, perMinute: row.perMinute };
+    });
+  }
+
+  rerun(boot: number, page: RerunPage, tasks: NewTask[]): Promise<void> {
+    const { clock, boots, counters, lanes } = this.#parts;
+    return this.#db.write(() => {
+      boots.check(boot);
+      const now = clock.now();
+      const counts = counters();
+      const touched = new Set<number>();
+      const changed = tasks.filter((task) => this.#one(task, page, now, counts, touched)).length;
+      for (const lane of touched) lanes.touch(lane);
+      counts.write();
+      const pauseMs = page.perMinute ? (MINUTE_MS * page.events.length) / page.perMinute : 0;
+      const next = page.next ?? { after: NO_CURSOR, afterSeq: 0 };
+      this.#sql.go.run({
+        id: page.id,
+        ...next,
+        nextAt: now + pauseMs,
+        tasks: changed,
+        endedAt: page.next ? null : now,
+      });
+    });
+  }
+
+  /** True: the task waits again, or was made. */
+  #one(task: NewTask, page: RerunPage, now: number, counts: Counters, touched: Set<number>): boolean {
+    const { lanes, tasks } = this.#parts;
+    const { event } = task;
+    const { handler, only } = page;
+    const state = this.#sql.stateOf.get(event, handler);
+    if (state === undefined) {
+      if (only === 'all') tasks.add(task, now, handler, counts, touched, 1);
+      return only === 'all';
+    }
+    const lane = lanes.of(task, handler);
+    const was = STATES[state];
+    if (!was || this.#sql.reset.run({ event, handler, lane, now, least: only === 'dead' ? 3 : 1 }).changes === 0)
+      return false;
+    counts.add(handler, was, -1);
+    counts.add(handler, 'waiting', 1);
+    if (!lanes.place(lane, handler, now)) touched.add(lane);
+    return true;
+  }
+
+  #events(row: RerunRow): EventRow[] {
+    const { type = null, session = null, error = null } = JSON.parse(row.filter) as Record<string, string>;
+    const { handler, only, after, afterSeq, until, untilSeq, perMinute } = row;
+    const limit = Math.min(PAGE, Math.max(1, Math.floor((perMinute ?? Infinity) / 60)));
+    const range = { after, afterSeq, until, untilSeq, type, session, limit };
+    if (only === 'dead') return this.#sql.dead.all({ ...range, handler, error });
+    const first = after === NO_CURSOR ? this.#sql.withoutCursor.all(range) : [];
+    return first.length > 0 ? first : this.#sql.byCursor.all(range);
+  }
+}

@@ -1,0 +1,19 @@
+// How events are read from their rows.
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Origin } from '../../wire/event.ts';
+import type { StoredEvent } from '../work.ts';
+
+/** The bit of each origin. `origin` is the first one, `origins` all of them. */
+export const ORIGINS: Record<Origin, number> = { webhook: 1, replay: 2, stream: 4, kit: 8 };
+const NAMES = new Map(Object.entries(ORIGINS).map(([name, bit]) => [bit, name as Origin]));
+export const originOf = (bit: number): Origin => NAMES.get(bit) ?? 'webhook';
+
+export interface EventRow extends Omit<StoredEvent, 'origin' | 'cursor'> {
+  cursor: Cursor | null;
+  origin: number;
+}
+
+export const EVENT = `e.seq, cast(e.cursor as text) as cursor, e.id, e.type, e.session, e.created_at as createdAt,
+  e.received_at as receivedAt, e.origin, cast(e.body as text) as body`;
+
+export const toEvent = (row: EventRow): StoredEvent => ({ ...row, origin: originOf(row.origin) });

@@ -1,0 +1,145 @@
+// A turn of `run`: settle, fan out and claim as one transaction, over what `look` has seen before it.
+import type { Clock } from '../../base/clock.ts';
+import type { HandlerRow, Look, NewTask, Room, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
+import type { Boots } from './boots.ts';
+import type { Claiming } from './claim.ts';
+import type { createCounters, Counters } from './counters.ts';
+import type { Db } from './database.ts';
+import type { Tasks } from './fan-out.ts';
+import { NEVER, type Lanes } from './lanes.ts';
+import { EVENT, toEvent, type EventRow } from './rows.ts';
+import type { Settle } from './settle.ts';
+import type { State } from './state.ts';
+
+/** Events that a handler takes up in one turn, and about how many bytes of them. */
+const PAGE = { events: 256, bytes: 2 ** 20 };
+
+export interface TurnParts {
+  clock: Clock;
+  state: State;
+  boots: Boots;
+  counters: ReturnType<typeof createCounters>;
+  lanes: Lanes;
+  settle: Settle;
+  tasks: Tasks;
+  claiming: Claiming;
+}
+
+type Claimed = Omit<TurnResult, 'fenced' | 'suspects'>;
+
+const statements = (db: Db) => ({
+  handlers: db.sql<Omit<HandlerRow, 'paused'> & { paused: number }>(
+    "select id, name, position, paused from handlers where state = 'loaded' order by id",
+  ),
+  newest: db.value<number>('select coalesce(max(seq), 0) from events'),
+  page: db.sql<EventRow>(`select ${EVENT} from events e where seq > ? order by seq limit ${PAGE.events}`),
+  event: db.sql<EventRow>(`select ${EVENT} from events e where seq = ?`),
+  /** When the first event was received that a handler has not taken up. What arrives later is received later. */
+  receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
+});
+
+export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
+  readonly #db: Db;
+  readonly #parts: TurnParts;
+  readonly #sql: ReturnType<typeof statements>;
+
+  constructor(db: Db, parts: TurnParts) {
+    this.#db = db;
+    this.#parts = parts;
+    this.#sql = statements(db);
+  }
+
+  look(wanted: number[]): Promise<Look> {
+    return this.#db.read(() => {
+      const newest = this.#sql.newest.get() ?? 0;
+      const handlers = this.#handlers(wanted);
+      const behind = new Set(handlers.map(({ position }) => position).filter((position) => position < newest));
+      const pages = new Map([...behind].map((position) => [position, this.#page(position, newest)]));
+      const watermark = this.#parts.state.cursor('watermark');
+      return { watermark, newest, handlers, pages };
+    });
+  }
+
+  events(seqs: number[]): Promise<StoredEvent[]> {
+    return this.#db.read(() => seqs.flatMap((seq) => this.#sql.event.all(seq).map(toEvent)));
+  }
+
+  turn(turn: Turn): Promise<TurnResult> {
+    const { boots, counters, settle, claiming } = this.#parts;
+    return this.#db.write(() => {
+      const now = this.#parts.clock.now();
+      boots.check(turn.boot);
+      const counts = counters();
+      const fenced = settle.all(turn.ended, now, counts);
+      this.#fanOut(turn, counts);
+      const result = turn.suspects ? this.#claimSuspect(turn, now) : this.#claim(turn, now);
+      counts.write();
+      const wanted = turn.rooms.map(({ handler }) => handler);
+      return { ...result, suspects: claiming.suspects(wanted, now), fenced };
+    });
+  }
+
+  #handlers(wanted: number[]): HandlerRow[] {
+    const rows = this.#sql.handlers.all().filter(({ id }) => wanted.includes(id));
+    return rows.map((row) => ({ ...row, paused: row.paused === 1 }));
+  }
+
+  #page(position: number, newest: number): { events: StoredEvent[]; upTo: number } {
+    const events: StoredEvent[] = [];
+    let bytes = 0;
+    for (const row of this.#sql.page.iterate(position)) {
+      events.push(toEvent(row));
+      bytes += row.body?.length ?? 0;
+      if (bytes > PAGE.bytes) return { events, upTo: row.seq };
+    }
+    return { events, upTo: events.length < PAGE.events ? newest : (events.at(-1)?.seq ?? newest) };
+  }
+
+  #fanOut({ fanOut, rooms }: Turn, counts: Counters): void {
+    const { tasks, lanes } = this.#parts;
+    const touched = new Set<number>();
+    for (const { handler, from, upTo, tasks: list } of fanOut) {
+      const room = rooms.find((one) => one.handler === handler);
+      if (room && tasks.move(handler, from, upTo))
+        for (const task of list) tasks.add(task, dueAt(task, room), handler, counts, touched);
+    }
+    for (const lane of touched) lanes.touch(lane);
+  }
+
+  #claim(turn: Turn, now: number): Claimed {
+    const { tasks, claiming } = this.#parts;
+    const result: Claimed = { claims: [], more: false, nextAt: null, spare: [], held: false };
+    const rows = new Map(this.#handlers(turn.rooms.map(({ handler }) => handler)).map((row) => [row.id, row]));
+    for (const room of turn.rooms) {
+      const row = rows.get(room.handler);
+      if (!row) continue;
+      // All events at or below the watermark that was looked at have their tasks by then.
+      const isCaughtUp = row.position >= turn.look.newest;
+      if (isCaughtUp && tasks.release(row.id, room.order, turn.look.watermark, now) === 'more') result.more = true;
+      if (room.order === 'strict') result.held ||= tasks.areHeld(row.id);
+      const behindAt = this.#sql.receipt.get(row.position);
+      result.more ||= behindAt !== undefined;
+      if (row.paused || (room.order === 'strict' && !isCaughtUp)) continue;
+      const first = turn.claim + result.claims.length;
+      const { claims, tasks: taken } = claiming.live(turn.boot, first, room, Math.min(now, behindAt ?? now));
+      result.claims.push(...claims);
+      if (taken < room.tasks) result.spare.push(row.id);
+      const nextAt = claiming.nextAt(row.id, now);
+      if (nextAt !== null) result.nextAt = Math.min(nextAt, result.nextAt ?? Infinity);
+    }
+    return result;
+  }
+
+  #claimSuspect(turn: Turn, now: number): Claimed {
+    const open = this.#handlers(turn.rooms.map(({ handler }) => handler)).filter(({ paused }) => !paused);
+    const rooms = turn.rooms.filter(({ handler, tasks }) => tasks > 0 && open.some(({ id }) => id === handler));
+    const claimed = this.#parts.claiming.suspect(turn.boot, turn.claim, rooms, now);
+    return { claims: claimed ? [claimed] : [], more: false, nextAt: null, spare: [], held: false };
+  }
+}
+
+/** When a task of a new event is due. One without a cursor waits for nothing. */
+function dueAt({ cursor, receivedAt }: NewTask, { order, windowMs }: Room): number {
+  if (cursor === null || order === 'arrival') return receivedAt;
+  return order === 'window' ? receivedAt + windowMs : NEVER;
+}
