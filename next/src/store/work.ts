@@ -38,6 +38,7 @@ export interface Look {
 }
 
 export interface NewTask {
+  handler: number;
   event: number;
   cursor: Cursor | null;
   receivedAt: number;
@@ -72,7 +73,6 @@ export interface Claimed {
   late: boolean;
   /** JSON by name. */
   notes: Record<string, unknown>;
-  error: string | null;
 }
 
 /** The fence of a claim: it holds while the lane has this boot and this number. */
@@ -96,7 +96,7 @@ export type Outcome = { event: number; error: string | null } & (
 );
 
 export interface Ended {
-  claim: Hold & { handler: number };
+  claim: Claim;
   outcomes: Outcome[];
   /** The chain is over: what it left goes back. */
   free: boolean;
@@ -179,6 +179,7 @@ export interface WorkStore {
   end(boot: number): Promise<void>;
   /** The handlers that there are. A new one begins after `newest`. Resolves with the ids by name. */
   register(files: HandlerFile[], newest: number): Promise<Map<string, number>>;
+  /** All handlers that are loaded, and the pages for these. */
   look(handlers: number[]): Promise<Look>;
   turn(turn: Turn): Promise<TurnResult>;
   /** Events of claimed tasks. */

@@ -59,6 +59,11 @@ export class Db {
     return this.#alone(async () => guarded(() => this.raw.transaction(work)()));
   }
 
+  /** One statement, outside of every transaction. */
+  query<Result>(work: () => Result): Promise<Result> {
+    return this.#alone(async () => guarded(work));
+  }
+
   close(): void {
     this.raw.close();
   }

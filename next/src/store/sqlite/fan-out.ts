@@ -24,9 +24,9 @@ export function createTasks(db: Db, lanes: Lanes) {
   return {
     move: (handler: number, from: number, upTo: number): boolean => move.run({ handler, from, upTo }).changes > 0,
     /** Adds the lanes whose head may have changed to `touched`. */
-    add(task: NewTask, due: number, handler: number, counters: Counters, touched: Set<number>, rerun = 0): void {
-      const { event, cursor, dead = null } = task;
-      const lane = lanes.of(task, handler);
+    add(task: NewTask, due: number, counters: Counters, touched: Set<number>, rerun = 0): void {
+      const { handler, event, cursor, dead = null } = task;
+      const lane = lanes.of(task);
       const isDead = dead !== null;
       const row = { event, handler, lane, cursor: cursor ?? '-1', dueAt: due, rerun, error: dead };
       const isNew = insert.run({ ...row, state: isDead ? 3 : 0, endedAt: isDead ? due : null }).changes > 0;

@@ -1,5 +1,5 @@
 // Lanes: which one a task is in, and when it is due. `touch` keeps one rule: a free lane is due when its head is.
-import { hash, randomBytes } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { NewTask } from '../work.ts';
 import type { Db } from './database.ts';
 import type { State } from './state.ts';
@@ -24,7 +24,6 @@ export function createLanes(db: Db, state: State) {
   /** 53 bits of a keyed hash, because names hold phone numbers. Two lanes that share a number only wait for each other. */
   function named(handler: number, name: string): number {
     key ??= state.get('lane_key');
-    if (key === undefined) state.set('lane_key', (key = randomBytes(16).toString('hex')));
     const digest = hash('sha256', `${String(key)}/${handler}/${name}`, 'buffer');
     return digest.readUIntBE(0, 6) * 32 + (digest.readUInt8(6) >> 3);
   }
@@ -34,7 +33,7 @@ export function createLanes(db: Db, state: State) {
     /** The lane of one task. */
     own,
     /** A task without a lane's name or without a cursor has a lane of its own. */
-    of: ({ event, cursor, lane }: NewTask, handler: number): number =>
+    of: ({ handler, event, cursor, lane }: NewTask): number =>
       lane === null || cursor === null ? own(handler, event) : named(handler, lane),
     /** A task that is due then comes into the lane, which is made if it is missing. False: touch it afterwards. */
     place: (lane: number, handler: number, dueAt: number): boolean => place.run(lane, handler, dueAt).changes > 0,

@@ -26,6 +26,9 @@ import type { WorkStore } from '../work.ts';
 /** `pragma user_version` of a store that this kit has made. */
 const SCHEMA = 1;
 
+/** Deliveries wait for the lock themselves, and see how long. */
+const BUSY_MS = 100;
+
 export type SqliteOptions = DatabaseOptions & { clock?: Clock };
 
 /** Opens a store, and creates it if there is none. Each role prepares its statements when it is first used. */
@@ -109,18 +112,18 @@ function create(db: Db): void {
 export interface Taken {
   store: Store;
   /** The number of the newest event. */
-  newest(): number;
+  newest: () => number;
   /** Whether the file is still the one that was opened. */
-  check(): 'ok' | 'replaced';
+  check: () => 'ok' | 'replaced';
   /** The disk is full: lets go of the reserve beside the store. */
-  makeRoom(): void;
+  makeRoom: () => void;
   /** After a fault of the disk, whose connection may hold pages that were never written. */
-  reopen(): void;
-  release(): void;
+  reopen: () => void;
+  release: () => void;
 }
 
 /** Throws StoreError, written for people. */
-export function takeStore(file: string, options: SqliteOptions = { synchronous: 'full' }): Taken {
+export function takeStore(file: string, options: SqliteOptions = { synchronous: 'full', busyMs: BUSY_MS }): Taken {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
     throw new StoreError(
       'damaged',

@@ -112,10 +112,10 @@ export class Reruns implements Pick<WorkStore, 'rerunPage' | 'rerun'> {
     const { handler, only } = page;
     const state = this.#sql.stateOf.get(event, handler);
     if (state === undefined) {
-      if (only === 'all') tasks.add(task, now, handler, counts, touched, 1);
+      if (only === 'all') tasks.add(task, now, counts, touched, 1);
       return only === 'all';
     }
-    const lane = lanes.of(task, handler);
+    const lane = lanes.of(task);
     const was = STATES[state];
     if (!was || this.#sql.reset.run({ event, handler, lane, now, least: only === 'dead' ? 3 : 1 }).changes === 0)
       return false;

@@ -188,11 +188,12 @@ create table boots (
   seen_at integer not null
 ) strict;
 
--- Watermark, floor, the key of lane names, counters, what processes report.
+-- Watermark, floor, counters, what processes report (as JSON), and the key that hides the names of lanes.
 create table state (
   name text primary key,
   value any
 ) strict, without rowid;
+insert into state values ('lane_key', '"' || hex(randomblob(16)) || '"');
 
 create view recent_events as
   select seq, cast(cursor as text) as cursor, id, type, session, strftime('%FT%TZ', received_at / 1000, 'unixepoch') as received,

@@ -52,8 +52,9 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   look(wanted: number[]): Promise<Look> {
     return this.#db.read(() => {
       const newest = this.#sql.newest.get() ?? 0;
-      const handlers = this.#handlers(wanted);
-      const behind = new Set(handlers.map(({ position }) => position).filter((position) => position < newest));
+      const handlers = this.#handlers();
+      const mine = handlers.filter(({ id, position }) => wanted.includes(id) && position < newest);
+      const behind = new Set(mine.map(({ position }) => position));
       const pages = new Map([...behind].map((position) => [position, this.#page(position, newest)]));
       const watermark = this.#parts.state.cursor('watermark');
       return { watermark, newest, handlers, pages };
@@ -61,7 +62,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   }
 
   events(seqs: number[]): Promise<StoredEvent[]> {
-    return this.#db.read(() => seqs.flatMap((seq) => this.#sql.event.all(seq).map(toEvent)));
+    return this.#db.query(() => seqs.flatMap((seq) => this.#sql.event.all(seq).map(toEvent)));
   }
 
   turn(turn: Turn): Promise<TurnResult> {
@@ -79,9 +80,8 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
     });
   }
 
-  #handlers(wanted: number[]): HandlerRow[] {
-    const rows = this.#sql.handlers.all().filter(({ id }) => wanted.includes(id));
-    return rows.map((row) => ({ ...row, paused: row.paused === 1 }));
+  #handlers(): HandlerRow[] {
+    return this.#sql.handlers.all().map((row) => ({ ...row, paused: row.paused === 1 }));
   }
 
   #page(position: number, newest: number): { events: StoredEvent[]; upTo: number } {
@@ -101,7 +101,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
     for (const { handler, from, upTo, tasks: list } of fanOut) {
       const room = rooms.find((one) => one.handler === handler);
       if (room && tasks.move(handler, from, upTo))
-        for (const task of list) tasks.add(task, dueAt(task, room), handler, counts, touched);
+        for (const task of list) tasks.add(task, dueAt(task, room), counts, touched);
     }
     for (const lane of touched) lanes.touch(lane);
   }
@@ -109,7 +109,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   #claim(turn: Turn, now: number): Claimed {
     const { tasks, claiming } = this.#parts;
     const result: Claimed = { claims: [], more: false, nextAt: null, spare: [], held: false };
-    const rows = new Map(this.#handlers(turn.rooms.map(({ handler }) => handler)).map((row) => [row.id, row]));
+    const rows = new Map(this.#handlers().map((row) => [row.id, row]));
     for (const room of turn.rooms) {
       const row = rows.get(room.handler);
       if (!row) continue;
@@ -131,7 +131,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   }
 
   #claimSuspect(turn: Turn, now: number): Claimed {
-    const open = this.#handlers(turn.rooms.map(({ handler }) => handler)).filter(({ paused }) => !paused);
+    const open = this.#handlers().filter(({ paused }) => !paused);
     const rooms = turn.rooms.filter(({ handler, tasks }) => tasks > 0 && open.some(({ id }) => id === handler));
     const claimed = this.#parts.claiming.suspect(turn.boot, turn.claim, rooms, now);
     return { claims: claimed ? [claimed] : [], more: false, nextAt: null, spare: [], held: false };

@@ -1,0 +1,138 @@
+// The processes beside the main one: `run`, up to eight more of it for tasks whose process died, and `keep`.
+import { totalmem } from 'node:os';
+import { envOfRun } from '../base/secrets.ts';
+import type { Logger } from '../base/log.ts';
+import type { Env } from '../config.ts';
+import type { Report, RunArgs } from './channel.ts';
+import { Supervised, type SupervisedOptions } from './supervised.ts';
+
+/** A stop may take 9 s; the server drains in the rest of it. */
+export const STOP_MS = 8_500;
+const SLOTS = 8;
+const WAKE_MS = 5;
+/** Above it, `run` is drained and started anew. */
+const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
+const MEMORY = {
+  // Events stay in memory for the order window. With less room for young objects they would be moved, at a cost.
+  run: ['--max-semi-space-size=16'],
+  keep: ['--optimize-for-size', '--max-semi-space-size=1'],
+};
+
+export interface ProcessesOptions {
+  env: () => Env;
+  /** The number of the newest event at the start or reload. */
+  newest: () => number;
+  log: Logger;
+}
+
+export class Processes {
+  readonly #options: ProcessesOptions;
+  readonly #run: Supervised;
+  readonly #keep: Supervised;
+  readonly #slots: Supervised[];
+  #without: Record<string, string> = {};
+  #loading: string | undefined;
+  #wokenAt = -Infinity;
+  #waking: NodeJS.Timeout | undefined;
+
+  constructor(options: ProcessesOptions) {
+    const { env, log } = options;
+    this.#options = options;
+    this.#keep = new Supervised({
+      role: 'keep',
+      entry: 'keep/main.ts',
+      memory: MEMORY.keep,
+      args: () => [],
+      env,
+      log,
+      onReport() {},
+    });
+    this.#run = new Supervised({
+      ...this.#runAs('live'),
+      onReport: (report) => this.#hear(report),
+      onDeath: (how) => this.#leaveOut(how),
+    });
+    this.#slots = Array.from(
+      { length: SLOTS },
+      (_, n) => new Supervised({ ...this.#runAs(`suspect-${n + 1}`), onReport() {} }),
+    );
+  }
+
+  start(): void {
+    this.#run.start();
+    this.#keep.start();
+  }
+
+  /** There are new events. */
+  wake(): void {
+    if (this.#waking) return;
+    const waitMs = WAKE_MS - (performance.now() - this.#wokenAt);
+    const send = (): void => {
+      this.#waking = undefined;
+      this.#wokenAt = performance.now();
+      this.#run.send({ type: 'wake' });
+    };
+    if (waitMs <= 0) send();
+    else this.#waking = setTimeout(send, waitMs);
+  }
+
+  /** Each second. */
+  tick(): void {
+    for (const one of this.#all()) one.tick();
+  }
+
+  states(): Record<'run' | 'keep', 'up' | 'down'> {
+    return { run: this.#run.isUp() ? 'up' : 'down', keep: this.#keep.isUp() ? 'up' : 'down' };
+  }
+
+  /** With the environment and the handler files of now. */
+  async reload(): Promise<void> {
+    this.#without = {};
+    await Promise.all(this.#slots.map((slot) => slot.stop(STOP_MS)));
+    await this.#run.stop(STOP_MS, true);
+    await this.#keep.stop(STOP_MS, true);
+    for (const slot of this.#slots) await slot.stop(0, true);
+  }
+
+  async stop(limitMs = STOP_MS): Promise<void> {
+    await Promise.all(this.#all().map((one) => one.stop(limitMs)));
+  }
+
+  #all(): Supervised[] {
+    return [this.#run, ...this.#slots, this.#keep];
+  }
+
+  #runAs(role: RunArgs['role']): Omit<SupervisedOptions, 'onReport'> {
+    const { env, newest, log } = this.#options;
+    const args = (restart: boolean): string[] => [
+      `--role=${role}`,
+      `--restart=${restart || role !== 'live'}`,
+      `--newest=${newest()}`,
+      `--without=${JSON.stringify(this.#without)}`,
+    ];
+    const name = role === 'live' ? 'run' : role;
+    return { role: name, entry: 'run/main.ts', memory: MEMORY.run, args, env: () => envOfRun(env()), log };
+  }
+
+  #hear(report: Report): void {
+    if (report.type === 'wake') this.#keep.send({ type: 'wake' });
+    if (report.type === 'loading') this.#loading = report.file;
+    if (report.type === 'ready') this.#loading = undefined;
+    if (report.type !== 'alive') return;
+    for (const slot of this.#slots.slice(0, report.suspects)) slot.start();
+    if (report.rss < MEMORY_BYTES) return;
+    this.#options.log.error(
+      { rss: report.rss, limit: MEMORY_BYTES },
+      'run takes too much memory: it is drained and started anew',
+    );
+    void this.#run.stop(STOP_MS, true);
+  }
+
+  /** A file that ends `run` while it is loaded or set up is left out from the next start on. */
+  #leaveOut(how: string): true {
+    if (this.#loading !== undefined)
+      this.#without[this.#loading] = `it ended run while it was loaded or set up (${how})`;
+    this.#loading = undefined;
+    return true;
+  }
+}

@@ -1,0 +1,130 @@
+// One child process: it is forked, watched for signs of life, restarted with growing pauses, and stopped.
+import { fork, type ChildProcess } from 'node:child_process';
+import { getPriority, setPriority } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import type { Logger } from '../base/log.ts';
+import type { Env } from '../config.ts';
+import type { Order, Report } from './channel.ts';
+
+/** Ticks of one second. Ticks are counted, so that a main process that was stopped for a while kills nobody. */
+const SILENT_TICKS = 10;
+const STARTING_TICKS = 30;
+const PAUSE_MS = { first: 100, most: 30_000 };
+/** A child that lived for this long restarts after the shortest pause. */
+const HEALTHY_MS = 10_000;
+/** Children must not take the processor from the process that answers deliveries. */
+const NICE = { more: 10, most: 19 };
+
+export interface SupervisedOptions {
+  role: string;
+  /** Relative to src. */
+  entry: string;
+  memory: string[];
+  /** At each start. `restart`: this main process has had this role before. */
+  args: (restart: boolean) => string[];
+  env: () => Env;
+  log: Logger;
+  onReport: (report: Report) => void;
+  /** It died and was not told to. False: it is not restarted. */
+  onDeath?: (how: string) => boolean;
+}
+
+export class Supervised {
+  readonly #options: SupervisedOptions;
+  #child: ChildProcess | undefined;
+  #exited: Promise<void> = Promise.resolve();
+  #silent = 0;
+  #limit = STARTING_TICKS;
+  #pauseMs = PAUSE_MS.first;
+  #restart = false;
+  #stopping = false;
+  #isReady = false;
+  #claimed = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: SupervisedOptions) {
+    this.#options = options;
+  }
+
+  isUp(): boolean {
+    return this.#isReady;
+  }
+
+  isRunning(): boolean {
+    return this.#child !== undefined || this.#timer !== undefined;
+  }
+
+  start(): void {
+    if (this.isRunning() || this.#stopping) return;
+    const { entry, memory, args, env } = this.#options;
+    const since = performance.now();
+    const file = fileURLToPath(new URL(`../${entry}`, import.meta.url));
+    const child = fork(file, args(this.#restart), { env: env(), execArgv: [...memory, ...process.execArgv] });
+    this.#child = child;
+    this.#restart = true;
+    this.#silent = 0;
+    this.#limit = STARTING_TICKS;
+    this.#claimed = false;
+    if (child.pid !== undefined) setPriority(child.pid, Math.min(getPriority() + NICE.more, NICE.most));
+    child.on('message', (report: Report) => this.#hear(report));
+    child.on('error', (error) => this.#options.log.error({ why: error.message }, 'a process cannot be started'));
+    this.#exited = new Promise((resolve) =>
+      child.once('close', (code, signal) => {
+        this.#child = undefined;
+        this.#isReady = false;
+        if (!this.#stopping && code !== 0) this.#died(signal ?? `exit code ${code}`, performance.now() - since);
+        resolve();
+      }),
+    );
+  }
+
+  send(order: Order): void {
+    if (this.#child?.connected) this.#child.send(order, () => {});
+  }
+
+  /** Each second. */
+  tick(): void {
+    if (this.#child && ++this.#silent === this.#limit) {
+      this.#options.log.error({ role: this.#options.role, seconds: this.#limit }, 'no sign of life: killing it');
+      this.#child.kill('SIGKILL');
+    }
+  }
+
+  /** SIGTERM, and SIGKILL after the limit. `again`: it is started anew then. */
+  async stop(limitMs: number, again = false): Promise<void> {
+    this.#stopping = true;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#child?.kill(limitMs > 0 ? 'SIGTERM' : 'SIGKILL');
+    const timer = setTimeout(() => this.#child?.kill('SIGKILL'), limitMs);
+    await this.#exited;
+    clearTimeout(timer);
+    this.#stopping = !again;
+    this.start();
+  }
+
+  #hear(report: Report): void {
+    this.#silent = 0;
+    if (report.type === 'ready') {
+      this.#isReady = true;
+      this.#limit = SILENT_TICKS;
+    }
+    if (report.type === 'longer') this.#limit = Math.max(SILENT_TICKS, Math.ceil(report.ms / 1_000) + SILENT_TICKS);
+    if (report.type === 'claimed') this.#claimed = true;
+    this.#options.onReport(report);
+  }
+
+  #died(how: string, livedMs: number): void {
+    const { role, log, onDeath = () => true } = this.#options;
+    log.error({ role, how }, 'a process died');
+    if (!onDeath(how)) return;
+    // Each such death brings the task that caused it nearer to its end, so it is bounded.
+    if (this.#claimed || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
+    const pauseMs = this.#claimed ? 0 : this.#pauseMs;
+    this.#pauseMs = Math.min(this.#pauseMs * 2, PAUSE_MS.most);
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.start();
+    }, pauseMs);
+  }
+}

@@ -1,0 +1,131 @@
+// The public listener: one path for deliveries, and two probes. It refuses a request as early as it can. An authentic
+// delivery gets a 2xx once it is on disk, whatever it holds: otherwise the service would repeat it, and count a failure.
+import { Router } from '@koa/router';
+import Koa, { type Context } from 'koa';
+import type { Clock } from '../base/clock.ts';
+import { orUndefined } from '../base/errors.ts';
+import { readDelivery } from '../wire/event.ts';
+import { receivedHeaders } from '../wire/headers.ts';
+import { isSigned, readSignatures, readTimestamp } from '../wire/signature.ts';
+import type { BodyReader } from './body.ts';
+import { Unavailable, type Commit } from './commit.ts';
+import type { Health } from './health.ts';
+import { closeAfter } from './server.ts';
+
+/** Why a request is refused, and with which status. `failure`: if the service sent it, it counts one of its 15. */
+export const CAUSES = {
+  path: { status: 404, failure: false },
+  method: { status: 405, failure: false },
+  bad_http: { status: 400, failure: false },
+  content_encoding: { status: 415, failure: true },
+  no_signature: { status: 401, failure: false },
+  bad_timestamp: { status: 401, failure: false },
+  body_limit: { status: 413, failure: true },
+  body_aborted: { status: 408, failure: false },
+  body_stalled: { status: 408, failure: true },
+  no_room: { status: 503, failure: true },
+  bad_signature: { status: 401, failure: true },
+  clock_skew: { status: 401, failure: true },
+  store: { status: 503, failure: true },
+} as const;
+
+export type Cause = keyof typeof CAUSES;
+
+const DAY_SECONDS = 86_400;
+
+export interface ReceiveOptions {
+  path: string;
+  prefix: string;
+  bodyLimit: number;
+  toleranceSeconds: number;
+  /** A reload changes them. */
+  secrets: () => string[];
+  bodies: BodyReader;
+  commit: Commit;
+  health: Health;
+  clock: Clock;
+  /** Whether deliveries are welcome, and why not. */
+  state: () => 'ready' | 'draining' | 'the store cannot be written' | 'the store was replaced';
+}
+
+export function createReceiveApp(options: ReceiveOptions): Koa {
+  const { path, health, state } = options;
+  const receive = createRoute(options);
+  const app = new Koa();
+  // Before the router, whose search costs as much as a signature. The path must match exactly.
+  app.use(async (ctx, next) => {
+    const asked = pathOf(ctx);
+    if (asked === undefined) return refuse(ctx, 'bad_http', health);
+    if (asked !== path) return next();
+    if (ctx.method === 'POST') return receive(ctx);
+    ctx.set('Allow', 'POST');
+    return refuse(ctx, 'method', health);
+  });
+  const router = new Router({ sensitive: true, strict: true });
+  router.get('/livez', (ctx) => {
+    ctx.body = 'alive\n';
+  });
+  router.get('/readyz', (ctx) => {
+    const found = state();
+    ctx.status = found === 'ready' ? 200 : 503;
+    ctx.body = ctx.accepts('text', 'json') === 'json' ? { ready: found === 'ready', words: found } : `${found}\n`;
+  });
+  app.use(router.routes());
+  app.use((ctx) => refuse(ctx, 'path', health));
+  // Without a listener Koa would print the stack, and with it parts of the request.
+  app.on('error', (error: unknown) => health.broke(error));
+  return app;
+}
+
+/** Undefined: Koa cannot parse the target, which a stranger may write as any text. */
+function pathOf(ctx: Context): string | undefined {
+  return ctx.url.startsWith('/') || URL.canParse(ctx.url, 'http://receiver') ? orUndefined(() => ctx.path) : undefined;
+}
+
+function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
+  const { prefix, bodyLimit, toleranceSeconds, secrets, bodies, commit, health, clock, state } = options;
+  const names = receivedHeaders(prefix);
+
+  /** The bytes are whole: verifies them, stores what they hold, and answers. */
+  async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: Buffer[]): Promise<void> {
+    if (!isSigned(bytes, timestamp, signatures, secrets())) return refuse(ctx, 'bad_signature', health);
+    const skew = Math.floor(clock.now() / 1_000) - timestamp;
+    if (Math.abs(skew) > toleranceSeconds) return refuse(ctx, 'clock_skew', health);
+    try {
+      const verdict = await commit.accept(readDelivery(bytes));
+      ctx.status = 204;
+      health.accepted(verdict);
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error;
+      refuse(ctx, 'store', health);
+    }
+  }
+
+  return async (ctx) => {
+    const { headers } = ctx.req;
+    if (state() === 'draining') ctx.set('Connection', 'close');
+    const encoding = headers['content-encoding'];
+    if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return refuse(ctx, 'content_encoding', health);
+    const signatures = readSignatures(headers[names.signature]?.toString());
+    if (signatures.length === 0) return refuse(ctx, 'no_signature', health);
+    // Two header lines arrive joined by a comma, so they are no timestamp.
+    const timestamp = readTimestamp(headers[names.timestamp]?.toString());
+    if (timestamp === undefined || Math.abs(clock.now() / 1_000 - timestamp) > DAY_SECONDS)
+      return refuse(ctx, 'bad_timestamp', health);
+    if (Number(headers['content-length'] ?? 0) > bodyLimit) return refuse(ctx, 'body_limit', health);
+    if (state() === 'the store was replaced') return refuse(ctx, 'store', health);
+    if (headers.expect !== undefined) ctx.res.writeContinue();
+    const body = await bodies.read(ctx.req, bodyLimit);
+    if (typeof body === 'string') return refuse(ctx, body, health);
+    await take(ctx, body.bytes, timestamp, signatures).finally(body.release);
+  };
+}
+
+/** Answers without a body. What is unread of the request is dropped. */
+function refuse(ctx: Context, cause: Cause, health: Health): void {
+  health.refused(cause);
+  // An empty body changes the status to 204, so the status follows.
+  ctx.body = null;
+  ctx.status = CAUSES[cause].status;
+  if (!ctx.req.complete) closeAfter(ctx.req, ctx.res);
+}

@@ -1,0 +1,118 @@
+// Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
+// before they are verified). Large bodies share a memory budget: one is not read before there is room for it.
+import type { IncomingMessage } from 'node:http';
+
+/** Bytes. Smaller bodies need no room: connections are limited. */
+const SMALL = 64 * 1_024;
+const BUDGET = 32 * 2 ** 20;
+/** The service waits 10 s for an answer. */
+const ROOM_MS = 8_000;
+/** A large body without progress is cut: it holds room that others wait for. */
+const STALL_MS = 2_000;
+
+export type BodyCause = 'body_limit' | 'body_aborted' | 'body_stalled' | 'no_room';
+
+export interface Body {
+  bytes: Buffer;
+  /** Call it once the bytes are let go of. */
+  release: () => void;
+}
+
+export type BodyReader = ReturnType<typeof createBodyReader>;
+
+export function createBodyReader(budget = BUDGET) {
+  const room = createRoom(budget);
+
+  /** Resolves to the whole body, or to the cause of its refusal. */
+  async function read(request: IncomingMessage, limit: number): Promise<Body | BodyCause> {
+    const declared = request.headers['content-length'];
+    if (Number(declared ?? 0) > SMALL) return readLarge(request, limit, Number(declared), []);
+    const parts: Buffer[] = [];
+    const end = await collect(request, Math.min(limit, SMALL), parts);
+    if (end === 'end') return { bytes: whole(parts), release: () => {} };
+    if (end !== 'body_limit' || limit <= SMALL) return end;
+    // A chunked body does not say its length.
+    return readLarge(request, limit, limit, parts);
+  }
+
+  async function readLarge(
+    request: IncomingMessage,
+    limit: number,
+    size: number,
+    parts: Buffer[],
+  ): Promise<Body | BodyCause> {
+    const release = await room.take(Math.min(size, limit));
+    if (!release) return 'no_room';
+    const end = request.destroyed ? 'body_aborted' : await collect(request, limit, parts, STALL_MS);
+    if (end === 'end') return { bytes: whole(parts), release };
+    release();
+    return end;
+  }
+
+  return { read };
+}
+
+const whole = (parts: Buffer[]): Buffer => (parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts));
+
+/** Adds parts until the end. At the limit it pauses; the part that crosses it is kept. */
+function collect(
+  request: IncomingMessage,
+  limit: number,
+  parts: Buffer[],
+  stallMs = 0,
+): Promise<'end' | Exclude<BodyCause, 'no_room'>> {
+  return new Promise((resolve) => {
+    let bytes = parts.reduce((sum, part) => sum + part.length, 0);
+    const timer = stallMs > 0 ? setTimeout(() => over('body_stalled'), stallMs) : undefined;
+    function over(how: 'end' | Exclude<BodyCause, 'no_room'>): void {
+      clearTimeout(timer);
+      request.off('data', onData).off('end', onEnd).off('close', onGone);
+      if (how !== 'end') request.pause();
+      resolve(how);
+    }
+    const onEnd = (): void => over('end');
+    const onGone = (): void => over('body_aborted');
+    function onData(part: Buffer): void {
+      parts.push(part);
+      bytes += part.length;
+      timer?.refresh();
+      if (bytes > limit) over('body_limit');
+    }
+    request.on('data', onData).on('end', onEnd).on('close', onGone);
+    // An error without a listener would end the process. `close` follows it.
+    if (request.listenerCount('error') === 0) request.on('error', () => {});
+    request.resume();
+  });
+}
+
+/** First come, first served. */
+function createRoom(budget: number) {
+  let free = budget;
+  let waiting: { bytes: number; grant: () => void }[] = [];
+
+  function next(): void {
+    for (let [first] = waiting; first && (first.bytes <= free || free === budget); [first] = waiting) {
+      waiting.shift();
+      free -= first.bytes;
+      first.grant();
+    }
+  }
+
+  return {
+    /** Resolves to a function that gives the room back. Undefined: there was none in time. */
+    take: (bytes: number): Promise<(() => void) | undefined> =>
+      new Promise((resolve) => {
+        const release = (): void => {
+          free += bytes;
+          next();
+        };
+        const mine = { bytes, grant: (): void => (clearTimeout(timer), resolve(release)) };
+        const timer = setTimeout(() => {
+          waiting = waiting.filter((one) => one !== mine);
+          resolve(undefined);
+        }, ROOM_MS);
+        waiting.push(mine);
+        next();
+      }),
+  };
+}

@@ -1,0 +1,49 @@
+// What only `receive` knows: how deliveries are answered. It counts and logs each cause, and tells the store how many
+// failures in a row the service sees, because at 15 it switches the webhook off (contract 3.2).
+import type { Clock } from '../base/clock.ts';
+import { loggable } from '../base/errors.ts';
+import { createThrottle, type Logger } from '../base/log.ts';
+import type { Verdict } from '../store/store.ts';
+import { CAUSES, type Cause } from './app.ts';
+import type { Commit } from './commit.ts';
+
+const WORDS: Partial<Record<Cause, string>> = {
+  bad_signature: 'refused: none of our secrets signed it. If the service sent it, WEBHOOK_SECRET is wrong',
+  clock_skew: 'refused: the signature is valid, but outside the time window. Check the clock of this machine',
+  body_limit: 'refused: the body is above BODY_LIMIT_BYTES',
+  store: 'answered 503: the store could not be written within 8 s',
+  no_room: 'answered 503: too many large bodies at once',
+};
+
+export type Health = ReturnType<typeof createHealth>;
+
+export function createHealth(commit: Commit, clock: Clock, log: Logger) {
+  const throttle = createThrottle(() => clock.monotonic());
+  let failures = 0;
+
+  function note(kind: string, fields: object, words: string): void {
+    const more = throttle(kind);
+    if (more) log.warn({ ...fields, ...more }, words);
+  }
+
+  return {
+    accepted(verdict: Verdict): void {
+      if (failures > 0) commit.set('failures_in_a_row', 0);
+      failures = 0;
+      commit.set('last_accepted_at', clock.now());
+      if (verdict === 'conflict') note(verdict, {}, 'a delivery contradicts a stored event: see npx kit quarantine');
+      if (verdict === 'quarantined') note(verdict, {}, 'a delivery is no readable event: see npx kit quarantine');
+    },
+    refused(cause: Cause): void {
+      const { status, failure } = CAUSES[cause];
+      commit.count(`refused.${cause}`);
+      if (failure) {
+        commit.set('failures_in_a_row', ++failures);
+        commit.set('last_refused', { cause, at: clock.now() });
+      }
+      note(cause, { cause, status }, WORDS[cause] ?? 'refused');
+    },
+    /** An answer broke off. */
+    broke: (error: unknown): void => note('broke', loggable(error), 'an answer broke off'),
+  };
+}

@@ -1,0 +1,59 @@
+// Puts the parts of `receive` together.
+import type { Clock } from '../base/clock.ts';
+import { createThrottle, type Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
+import { createReceiveApp } from './app.ts';
+import { createBodyReader } from './body.ts';
+import { Commit, type CommitOptions } from './commit.ts';
+import { createHealth } from './health.ts';
+import { createReceiveServer, drainServer } from './server.ts';
+
+export interface ReceiverOptions extends Omit<CommitOptions, 'onFault'> {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  /** The store's file is another one. */
+  isReplaced: () => boolean;
+}
+
+export function createReceiver({ config, log, clock, isReplaced, ...rest }: ReceiverOptions) {
+  const throttle = createThrottle(() => clock.monotonic());
+  let { WEBHOOK_SECRET: secrets } = config;
+  let draining = false;
+  const commit = new Commit({
+    ...rest,
+    clock,
+    onFault({ code, message }) {
+      const more = throttle(code);
+      if (more) log.error({ code, why: message, ...more }, 'the store cannot be written: deliveries wait, at most 8 s');
+    },
+  });
+  const health = createHealth(commit, clock, log);
+  const app = createReceiveApp({
+    path: config.WEBHOOK_PATH,
+    prefix: config.WEBHOOK_HEADER_PREFIX,
+    bodyLimit: config.BODY_LIMIT_BYTES,
+    toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
+    secrets: () => secrets,
+    bodies: createBodyReader(),
+    commit,
+    health,
+    clock,
+    state() {
+      if (draining) return 'draining';
+      if (isReplaced()) return 'the store was replaced';
+      return commit.ready() ? 'ready' : 'the store cannot be written';
+    },
+  });
+  const server = createReceiveServer(app.callback(), () => health.refused('bad_http'));
+
+  return {
+    server,
+    /** /readyz says so at once; deliveries are taken until `drain`. */
+    stopSoon: (): void => void (draining = true),
+    drain: (): Promise<void> => drainServer(server),
+    set: (name: string, value: unknown): void => commit.set(name, value),
+    flush: (): Promise<void> => commit.flush(),
+    useSecrets: (changed: Config): void => void ({ WEBHOOK_SECRET: secrets } = changed),
+  };
+}

@@ -1,0 +1,83 @@
+// The public HTTP server: its limits of connections and times, set once, and its drain. Who needs more puts a proxy before
+// it.
+import { once } from 'node:events';
+import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Server as NetServer, Socket } from 'node:net';
+import { ConfigError } from '../config.ts';
+
+const LIMITS = {
+  // The service waits 10 s for an answer (contract 6.3), so slower requests are cut off.
+  headersTimeout: 8_000,
+  requestTimeout: 12_000,
+  connectionsCheckingInterval: 1_000,
+  // Load balancers keep an idle connection for 60 s, and would reuse one that the server has just closed.
+  keepAliveTimeout: 75_000,
+};
+const CONNECTIONS = 1_000;
+const HEADERS = 100;
+/** Connections that the system keeps until they are accepted. */
+const BACKLOG = 4_096;
+/** After a refusal the rest of the request is read and dropped for this long, so that its sender sees the answer. */
+const LINGER_MS = 1_000;
+const SWEEP_MS = 50;
+
+type Handle = (request: IncomingMessage, response: ServerResponse) => unknown;
+
+/** `onUnreadable`: for each request that is no readable HTTP. */
+export function createReceiveServer(handle: Handle, onUnreadable: () => void = () => {}): Server {
+  const server = createServer(LIMITS, (request, response) => void handle(request, response));
+  // Node must not send "100 Continue" by itself: the route does, once the headers have passed.
+  server.on('checkContinue', handle);
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    closeAfter(request, response);
+    response.writeHead(417).end();
+  });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    const { code } = error;
+    const status = code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
+    if (code?.startsWith('HPE_') && code !== 'HPE_INVALID_EOF_STATE') onUnreadable();
+    const isBegun = answering.get(socket)?.headersSent === true;
+    if (socket.writable && !isBegun)
+      socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n\r\n`);
+    socket.destroy(error);
+  });
+  server.on('request', (request, response) => answering.set(request.socket, response));
+  server.maxHeadersCount = HEADERS;
+  server.maxConnections = CONNECTIONS;
+  // A sender that has sent all may close its side, and still gets its answer.
+  return Object.assign(server, { httpAllowHalfOpen: true });
+}
+
+/** The last answer of each connection: another one must not follow what has begun. */
+const answering = new WeakMap<Socket, ServerResponse>();
+
+/** Call it if the answer is sent before the whole request was read: closing at once would reset the connection. */
+export function closeAfter(request: IncomingMessage, response: ServerResponse): void {
+  response.setHeader('Connection', 'close');
+  response.once('finish', () => {
+    const { socket } = request;
+    request.resume();
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+    socket.once('close', () => clearTimeout(timer));
+  });
+}
+
+/** Throws ConfigError if the port cannot be opened. `name` is the variable that sets it. */
+export async function listen(server: NetServer, name: string, port: number, host: string): Promise<void> {
+  server.listen({ port, host, backlog: BACKLOG });
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ConfigError([`${name}: cannot listen on ${host}:${port} (${code}): choose a free port`]);
+  }
+}
+
+/** Stops listening. Resolves when every request that had begun is answered and every connection is closed. */
+export async function drainServer(server: Server): Promise<void> {
+  // A proxy would keep the connection of an answered delivery open.
+  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
+  server.close();
+  await once(server, 'close');
+  clearInterval(sweep);
+}

@@ -1,0 +1,87 @@
+// One attempt: a handler runs on a claimed task. Whatever it does becomes an outcome, unless it ends the process; and once
+// the attempt is over, its `ctx` commits nothing and sends no calls.
+import type { AsyncLocalStorage } from 'node:async_hooks';
+import { setImmediate as immediate } from 'node:timers/promises';
+import { loggable } from '../base/errors.ts';
+import type { Throttle } from '../base/log.ts';
+import type { Outcome } from '../store/work.ts';
+import { AttemptContext, type ContextOptions } from './context.ts';
+import { afterThrow, attemptOf, beforeRun } from './outcome.ts';
+import { Scope } from './stray.ts';
+
+export interface AttemptOptions extends ContextOptions {
+  scopes: AsyncLocalStorage<Scope>;
+  throttle?: Throttle;
+}
+
+export interface Attempt {
+  /** Null: the attempt does not count, and the task goes back. Never rejects. */
+  done: Promise<Outcome | null>;
+  /** The kit stops: aborts the handler's signal. An attempt that fails from now on does not count. */
+  drain(): void;
+  /** Ends it now. It does not count. */
+  abandon(): void;
+}
+
+export function startAttempt(options: AttemptOptions): Attempt {
+  const { task, event, handler, clock, scopes } = options;
+  const scope = new Scope(handler.file, { handler: handler.name, key: event.key });
+  const context = new AttemptContext(options);
+  let draining = false;
+
+  /** In the scope, because it calls the handler's listeners. */
+  const end = (reason: string, isOver: boolean): void => scopes.run(scope, () => context.end(reason, isOver));
+
+  async function run(): Promise<Outcome | null> {
+    const given = event.event;
+    const unrun = beforeRun(task, handler, event, clock.now());
+    if (unrun || !given) return unrun;
+    try {
+      const handled: unknown = scopes.run(scope, () => handler.handle(given, context));
+      if (handled !== undefined) await scope.wait(handled, handler.timeoutMs);
+    } catch (error) {
+      scope.fail(error);
+    }
+    end('the attempt has ended', true);
+    if (context.completing && !context.completed) {
+      await context.completing;
+      // A rejection that nobody awaits is reported before this.
+      await immediate();
+    }
+    scope.close();
+    if (context.completed) return { event: task.event, as: 'completed', error: null };
+    if (!scope.failure) return { event: task.event, as: 'done', error: null };
+    return afterThrow(scope.failure.error, { task, handler, now: clock.now(), draining });
+  }
+
+  const done = run();
+  void done.then((outcome) => logEnd(options, outcome, scope.failure));
+  return {
+    done,
+    drain() {
+      draining = true;
+      end('the kit stops', false);
+    },
+    abandon() {
+      draining = true;
+      scope.fail(new Error('the kit stops'));
+    },
+  };
+}
+
+const WORDS = {
+  again: 'failed, and will be tried again: see npx kit explain',
+  dead: 'a dead letter: see npx kit explain',
+  completed: 'failed after ctx.complete; the task stays done',
+};
+
+/** Only what failed, and without the message, because it may quote a sender's text. */
+function logEnd(options: AttemptOptions, outcome: Outcome | null, failure: Scope['failure']): void {
+  const { log, throttle, handler, event, task } = options;
+  if (!outcome || outcome.as === 'done' || outcome.as === 'skipped') return;
+  if (outcome.as === 'completed' && !failure) return;
+  const more = throttle ? throttle(`${outcome.as} ${handler.name}`) : {};
+  const error = failure && loggable(failure.error, handler.file);
+  const fields = { handler: handler.name, key: event.key, attempt: attemptOf(task), ...error, ...more };
+  if (more) log[outcome.as === 'dead' ? 'error' : 'warn'](fields, WORDS[outcome.as]);
+}

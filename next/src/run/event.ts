@@ -1,0 +1,110 @@
+// An event as handlers get it: plain JSON, frozen, its data parsed by src/events.ts once for all handlers; and its lane.
+import { iso } from '../base/clock.ts';
+import { describe, orUndefined } from '../base/errors.ts';
+import type { KitEvent } from '../kit.ts';
+import type { StoredEvent } from '../store/work.ts';
+import { dataOf, factsOf } from '../wire/event.ts';
+import { typeOf } from '../wire/event-types.ts';
+import type { JsonObject } from '../wire/json.ts';
+import type { Loaded } from './load.ts';
+
+export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' | 'origin'> {
+  key: string;
+  /** Null: it was erased. */
+  event: KitEvent | null;
+  /** Where the data does not fit its type in src/events.ts. Then the event holds them as they came. */
+  mismatch: string | null;
+  /** As the data name them, because only the data are the same in webhook and replay. */
+  session: string | null;
+  conversation: string | null;
+}
+
+/** A sender can make an address of any length. */
+const LONGEST_LANE = 500;
+/** Events that stay parsed, and the characters of a body that does. */
+const KEPT = { events: 2_048, bytes: 4_096 };
+
+export type EventCache = ReturnType<typeof createEventCache>;
+
+/** From fan-out to the attempt, so that a body is read from the store and parsed once. */
+export function createEventCache() {
+  const known = new Map<number, ReadEvent>();
+  return {
+    take: (seq: number): ReadEvent | undefined => known.get(seq),
+    /** Never throws. */
+    read(stored: StoredEvent): ReadEvent {
+      const { seq, body } = stored;
+      const kept = body === null ? undefined : known.get(seq);
+      if (kept) return kept;
+      const read = readEvent(stored);
+      if (body !== null && body.length > KEPT.bytes) return read;
+      known.set(seq, read);
+      const [oldest] = known.size > KEPT.events ? known.keys() : [];
+      if (oldest !== undefined) known.delete(oldest);
+      return read;
+    },
+  };
+}
+
+export function readEvent({ body, ...stored }: StoredEvent): ReadEvent {
+  const { type, id, cursor, session, createdAt, receivedAt, origin } = stored;
+  const about = { key: cursor === null ? `i:${id}` : `c:${cursor}`, createdAt, receivedAt, origin };
+  if (body === null) return { ...about, event: null, mismatch: null, session, conversation: null };
+  const raw = orUndefined(() => dataOf(origin, type, body));
+  const { data, mismatch } = raw ? parse(type, raw) : { data: {}, mismatch: 'its stored body is damaged' };
+  const conversation = orUndefined(() => typeOf(type)?.conversation?.(raw ?? {}));
+  const event = Object.freeze({
+    key: about.key,
+    id,
+    type,
+    cursor,
+    sessionId: session,
+    createdAt: iso(createdAt),
+    receivedAt: iso(receivedAt) ?? '',
+    origin,
+    data: freeze(data),
+  });
+  return {
+    ...about,
+    event,
+    mismatch,
+    session: factsOf(type, raw ?? {}).session,
+    conversation: typeof conversation === 'string' ? conversation : null,
+  };
+}
+
+/** Null: the task has a lane of its own. Throws if the handler's function throws, or returns no string. */
+export function laneOf({ lane }: Pick<Loaded, 'lane'>, { event, session, conversation }: ReadEvent): string | null {
+  if (lane === 'none') return null;
+  if (lane === 'session' || event === null) return session ?? '';
+  if (lane === 'conversation')
+    return conversation === null ? (session ?? '') : named(`${session ?? ''}/${conversation}`);
+  const name: unknown = lane(event);
+  if (typeof name === 'string') return named(name);
+  // The value may be a sender's text.
+  throw new TypeError(`it returned ${name === null ? 'null' : `a value of type ${typeof name}`}, and not a string`);
+}
+
+const named = (lane: string): string => lane.slice(0, LONGEST_LANE).toWellFormed().replaceAll('\0', '\uFFFD');
+
+/** Schemas in src/events.ts are the user's code. If one throws, only this event counts as a mismatch. */
+function parse(type: string, data: JsonObject): { data: Record<string, unknown>; mismatch: string | null } {
+  const where = `data does not fit ${type} in src/events.ts: `;
+  try {
+    const parsed = typeOf(type)?.data.safeParse(data);
+    if (!parsed) return { data, mismatch: null };
+    if (parsed.success) return { data: parsed.data as Record<string, unknown>, mismatch: null };
+    const [issue] = parsed.error.issues;
+    return { data, mismatch: `${where}${issue?.path.join('.')}: ${issue?.message}` };
+  } catch (error) {
+    return { data, mismatch: `${where}${describe(error).message}` };
+  }
+}
+
+function freeze<Value>(value: Value): Value {
+  if (typeof value === 'object' && value !== null) {
+    for (const inner of Object.values(value)) freeze(inner);
+    Object.freeze(value);
+  }
+  return value;
+}

@@ -1,0 +1,91 @@
+// Which handlers want an event, and in which lanes: the user's functions, called before a turn and outside of every
+// transaction. One that throws or hangs on an event makes its task a dead letter, and holds up no other.
+import { describe } from '../base/errors.ts';
+import type { FanOut, Look, NewTask, RerunPage, StoredEvent } from '../store/work.ts';
+import { laneOf, type EventCache } from './event.ts';
+import { within } from './limited.ts';
+import { wants, type Loaded } from './load.ts';
+
+/** For a page together; for one event alone, if the page did not end; for a page whose events are tried alone. */
+const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
+
+/** `upTo`: the page took too long, and ends with this event. */
+interface Plan {
+  tasks: NewTask[];
+  upTo: number | null;
+}
+
+export class Planner {
+  readonly #handlers: Map<number, Loaded>;
+  readonly #cache: EventCache;
+  readonly #monotonic: () => number;
+
+  constructor(handlers: Map<number, Loaded>, cache: EventCache, monotonic: () => number) {
+    this.#handlers = handlers;
+    this.#cache = cache;
+    this.#monotonic = monotonic;
+  }
+
+  /** For what a look shows. Handlers at the same position share a page. */
+  fanOut(look: Look): FanOut[] {
+    return [...look.pages].flatMap(([from, { events, upTo }]) => {
+      const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));
+      const plan = this.#plan(ids, events);
+      const byHandler = Map.groupBy(plan.tasks, ({ handler }) => handler);
+      return ids.map((handler) => ({ handler, from, upTo: plan.upTo ?? upTo, tasks: byHandler.get(handler) ?? [] }));
+    });
+  }
+
+  /** The tasks of a rerun's page. One whose lane function fails stays as it is. */
+  rerun({ handler, events }: RerunPage): NewTask[] {
+    return this.#plan([handler], events).tasks.filter(({ dead }) => dead === undefined);
+  }
+
+  #plan(ids: number[], events: StoredEvent[]): Plan {
+    const wanted = events.filter((event) => ids.some((id) => this.#wants(id, event)));
+    if (wanted.length === 0) return { tasks: [], upTo: null };
+    const found = within(LIMIT_MS.page, () => wanted.flatMap((event) => this.#tasksOf(ids, event)));
+    return found === 'timeout' ? this.#alone(ids, wanted) : { tasks: found.result, upTo: null };
+  }
+
+  /** Each event and handler with its own limit. */
+  #alone(ids: number[], events: StoredEvent[]): Plan {
+    const since = this.#monotonic();
+    const tasks: NewTask[] = [];
+    for (const event of events) {
+      for (const id of ids) {
+        const found = within(LIMIT_MS.event, () => this.#tasksOf([id], event));
+        tasks.push(...(found === 'timeout' ? [this.#hung(id, event)] : found.result));
+      }
+      if (this.#monotonic() - since > LIMIT_MS.alone) return { tasks, upTo: event.seq };
+    }
+    return { tasks, upTo: null };
+  }
+
+  #wants(id: number, { type }: StoredEvent): boolean {
+    const handler = this.#handlers.get(id);
+    return handler !== undefined && wants(handler, type);
+  }
+
+  #tasksOf(ids: number[], event: StoredEvent): NewTask[] {
+    return ids.flatMap((id) => {
+      const handler = this.#handlers.get(id);
+      return handler && wants(handler, event.type) ? this.#taskOf(id, handler, event) : [];
+    });
+  }
+
+  #taskOf(id: number, handler: Loaded, event: StoredEvent): NewTask {
+    const { seq, cursor, receivedAt } = event;
+    try {
+      return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#cache.read(event)) };
+    } catch (error) {
+      const { name, message, at } = describe(error, handler.file);
+      return { ...this.#hung(id, event), dead: `its lane function failed: ${name}: ${message} (${at})` };
+    }
+  }
+
+  #hung(handler: number, { seq, cursor, receivedAt }: StoredEvent): NewTask {
+    const dead = `its lane function did not return within ${LIMIT_MS.event} ms`;
+    return { handler, event: seq, cursor, receivedAt, lane: null, dead };
+  }
+}

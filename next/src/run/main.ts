@@ -1,0 +1,121 @@
+// The process that runs handlers: loads their files, takes over from its predecessor, and takes turns until it is stopped.
+// With a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { systemClock as clock } from '../base/clock.ts';
+import { EXIT, loggable } from '../base/errors.ts';
+import { createLog } from '../base/log.ts';
+import { loadConfigOfRun, readEnv } from '../config.ts';
+import { say, type RunArgs } from '../processes/channel.ts';
+import { beginChild, onOrders } from '../processes/child.ts';
+import { createService, endingWith, noService } from '../service/service.ts';
+import { openSqlite } from '../store/sqlite/open.ts';
+import type { HandlerFile, TurnResult } from '../store/work.ts';
+import { loadHandlers, type Loaded } from './load.ts';
+import { Runner } from './runner.ts';
+import { setUp } from './setup.ts';
+import { traceErrors, type Scope } from './stray.ts';
+
+/** A process for suspects ends after this time without one. */
+const IDLE_MS = 5_000;
+/** What runs at a stop gets this long; main waits a little longer. */
+const DRAIN_MS = 7_500;
+
+let suspects = 0;
+beginChild(() => suspects);
+const args = readArgs(process.argv.slice(2));
+const isLive = args.role === 'live';
+const config = loadConfigOfRun(readEnv());
+const log = createLog(args.role === 'live' ? 'run' : args.role, config.LOG_LEVEL);
+const scopes = new AsyncLocalStorage<Scope>();
+traceErrors({ scopes, log });
+let claimed = false;
+let idleSince = clock.monotonic();
+
+const { handlers, files } = await loadHandlers(config.handlersDir, {
+  replay: config.API_KEY !== undefined,
+  without: args.without,
+  scopes,
+  log,
+  onFile: (file) => say({ type: 'loading', file }),
+});
+const store = openSqlite(config.storePath, { synchronous: 'normal' });
+const { boot, ...judged } = await store.work.begin(args.role, args.restart);
+if (judged.suspects > 0)
+  log.warn(judged, 'tasks that ran when their process died run again, each in a process of its own');
+const ids = await register();
+const { API_KEY: apiKey, API_BASE_URL: baseUrl } = config;
+const paid = config.PAID_OPERATIONS === 'allow';
+const service = apiKey && baseUrl ? createService({ apiKey, baseUrl, paid }) : noService;
+
+const runner = new Runner({
+  store: store.work,
+  clock,
+  log,
+  boot,
+  handlers: new Map(
+    handlers.flatMap((handler) => (ids.has(handler.name) ? [[ids.get(handler.name) ?? 0, handler]] : [])),
+  ),
+  windowMs: config.ORDER_WINDOW_MS,
+  places: config.RUN_CONCURRENCY,
+  suspects: !isLive,
+  scopes,
+  serviceFor: (signal) => endingWith(service, signal),
+  onTurn,
+});
+onOrders({ wake: () => runner.wake(), stop });
+const faults = files.flatMap(({ fault }) => fault ?? []);
+for (const fault of isLive ? faults : []) log.error({ fault }, 'a handler is left out; the others work');
+if (handlers.length === 0 && isLive) log.warn('no handlers: events are stored, but nothing handles them');
+await say({ type: 'ready', handlers: handlers.map(({ name }) => name), faults });
+
+/** Sets up the handlers' tables and makes them the present ones. Returns their numbers. */
+async function register(): Promise<Map<string, number>> {
+  if (!isLive) {
+    const { handlers: rows } = await store.work.look([]);
+    return new Map(rows.map(({ id, name }) => [name, id]));
+  }
+  const checked: HandlerFile[] = [];
+  for (const file of files) {
+    const handler = handlers.find((one) => one.file === file.file);
+    checked.push(handler && file.fault === null ? await setUpOne(handler, file) : file);
+  }
+  files.splice(0, files.length, ...checked);
+  return store.work.register(files, args.newest);
+}
+
+async function setUpOne(handler: Loaded, file: HandlerFile): Promise<HandlerFile> {
+  await say({ type: 'loading', file: file.file });
+  const fault = await setUp(handler, store.work, scopes, (ms) => say({ type: 'longer', ms }));
+  return { ...file, fault };
+}
+
+function onTurn(result: TurnResult): void {
+  ({ suspects } = result);
+  if (result.claims.length > 0 && !claimed) {
+    claimed = true;
+    void say({ type: 'claimed' });
+  }
+  if (result.held) void say({ type: 'wake' });
+  if (result.claims.length > 0 || isLive) idleSince = clock.monotonic();
+  else if (clock.monotonic() - idleSince > IDLE_MS && runner.isIdle()) void stop();
+}
+
+async function stop(): Promise<void> {
+  try {
+    await runner.drain(DRAIN_MS);
+  } catch (error) {
+    log.error(loggable(error), 'what ended last could not be written');
+  }
+  process.exit(EXIT.done);
+}
+
+function readArgs(given: string[]): RunArgs {
+  const value = (name: string): string | undefined =>
+    given.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
+  return {
+    role: (value('role') ?? 'live') as RunArgs['role'],
+    restart: value('restart') === 'true',
+    newest: Number(value('newest') ?? 0),
+    without: JSON.parse(value('without') ?? '{}') as Record<string, string>,
+  };
+}

@@ -1,0 +1,35 @@
+// How many tasks each handler may have at work: policy, without side effects.
+
+/** What a handler does now. */
+export interface Load {
+  /** Chains that have a place. */
+  running: number;
+  /** Tasks that are claimed and have not ended. */
+  claimed: number;
+  /** How long its attempts take, ms. Null: unknown. */
+  meanMs: number | null;
+}
+
+/** A chain ends about then, so that a lane's waiting tasks are seen by the next turn. */
+export const CHAIN_MS = 50;
+const CHAIN = 64;
+/** Tasks that one turn claims for a handler. */
+const MOST = 512;
+
+/** Tasks of one lane: as many as the handler ends in CHAIN_MS. */
+export function chainOf({ meanMs }: Load): number {
+  return meanMs === null ? 1 : Math.max(1, Math.min(CHAIN, Math.floor(CHAIN_MS / Math.max(meanMs, 0.01))));
+}
+
+/** Places that this handler may take. One is kept for each other handler that has none, but at most half of all. */
+export function freeFor(load: Load, loads: Load[], places: number): number {
+  const taken = loads.reduce((sum, { running }) => sum + running, 0);
+  const idle = loads.filter((other) => other !== load && other.running === 0).length;
+  return Math.max(0, places - taken - Math.min(idle, Math.floor(places / 2)));
+}
+
+/** Tasks that the next turn may claim for this handler. */
+export function roomFor(load: Load, loads: Load[], places: number): number {
+  const most = (load.running + freeFor(load, loads, places)) * chainOf(load);
+  return Math.max(0, Math.min(MOST, most) - load.claimed);
+}

@@ -1,0 +1,118 @@
+// Takes turns: looks at the store, asks the handlers' functions, and lets one transaction settle, fan out and claim. The
+// claimed chains then run, each in a place.
+import { describe } from '../base/errors.ts';
+import { createThrottle } from '../base/log.ts';
+import { startLoop, type Loop } from '../base/loop.ts';
+import { StoreError } from '../store/store.ts';
+import type { Ended, Room, TurnResult } from '../store/work.ts';
+import { createEventCache } from './event.ts';
+import { Planner } from './fan-out.ts';
+import { Pool, type PoolOptions } from './pool.ts';
+
+/** Between turns while there is work, because deliveries need the store's lock too, and fuller turns cost less a task. */
+const PACE_MS = 5;
+/** Others make work without a word: a command, another process. */
+const IDLE_MS = 1_000;
+/** After a fault of the store that may pass. */
+const FAULT_MS = 500;
+
+export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
+  boot: number;
+  windowMs: number;
+  /** After each turn. */
+  onTurn?: (result: TurnResult) => void;
+}
+
+export class Runner {
+  readonly #options: RunnerOptions;
+  readonly #pool: Pool;
+  readonly #planner: Planner;
+  readonly #throttle: ReturnType<typeof createThrottle>;
+  readonly #loop: Loop;
+  #claim = 1;
+  #turnedAt = -Infinity;
+  #draining = false;
+
+  constructor(options: RunnerOptions) {
+    const { clock, handlers } = options;
+    const monotonic = (): number => clock.monotonic();
+    const cache = createEventCache();
+    this.#options = options;
+    this.#throttle = createThrottle(monotonic);
+    this.#planner = new Planner(handlers, cache, monotonic);
+    this.#pool = new Pool({ ...options, cache, onFree: () => this.#loop.wake() });
+    this.#loop = startLoop(
+      () => this.#step(),
+      (error) => this.#recover(error),
+    );
+  }
+
+  wake(): void {
+    this.#loop.wake();
+  }
+
+  isIdle(): boolean {
+    return this.#pool.isIdle();
+  }
+
+  /** Lets what runs end within the limit. Everything else goes back, and counts nothing. */
+  async drain(limitMs: number): Promise<void> {
+    this.#draining = true;
+    await this.#pool.drain(limitMs);
+    await this.#loop.stop();
+    await this.#turn(this.#pool.takeEnded());
+    await this.#options.store.end(this.#options.boot);
+  }
+
+  async #step(): Promise<number> {
+    const { clock } = this.#options;
+    const waitMs = PACE_MS - (clock.monotonic() - this.#turnedAt);
+    if (waitMs > 0) return waitMs;
+    this.#turnedAt = clock.monotonic();
+    const ended = this.#pool.takeEnded();
+    const result = await this.#turn(ended).catch((error: unknown) => {
+      this.#pool.putBack(ended);
+      throw error;
+    });
+    this.#pool.add(result.claims);
+    const isRerun = await this.#rerun(result.spare);
+    if (result.more || isRerun || this.#pool.hasEnded()) return PACE_MS;
+    const dueMs = result.nextAt === null ? IDLE_MS : result.nextAt - clock.now();
+    return Math.max(1, Math.min(IDLE_MS, dueMs, this.#pool.untilRateMs()));
+  }
+
+  async #turn(ended: Ended[]): Promise<TurnResult> {
+    const { store, boot, suspects, handlers, log } = this.#options;
+    // A process for suspects takes up no events.
+    const look = await store.look(suspects || this.#draining ? [] : [...handlers.keys()]);
+    const fanOut = this.#planner.fanOut(look);
+    const claim = this.#claim;
+    const result = await store.turn({ boot, look, ended, fanOut, rooms: this.#rooms(), claim, suspects });
+    this.#claim += result.claims.length;
+    if (result.fenced > 0) log.warn({ outcomes: result.fenced }, 'outcomes came too late and were not written');
+    this.#options.onTurn?.(result);
+    return result;
+  }
+
+  #rooms(): Room[] {
+    const { handlers, windowMs } = this.#options;
+    return [...handlers].map(([handler, { order }]) => ({ handler, order, windowMs, ...this.#pool.room(handler) }));
+  }
+
+  /** Behind live work: only for handlers that took less than they had room for. */
+  async #rerun(spare: number[]): Promise<boolean> {
+    const { store, boot, suspects } = this.#options;
+    const page = spare.length > 0 && !suspects && !this.#draining ? await store.rerunPage(spare) : null;
+    if (page) await store.rerun(boot, page, this.#planner.rerun(page));
+    return page !== null;
+  }
+
+  /** Faults of the store that may pass. What ended is settled later; nothing is judged. */
+  #recover(error: unknown): number {
+    if (!(error instanceof StoreError) || !['busy', 'full', 'io'].includes(error.code)) throw error;
+    const more = this.#throttle(error.code);
+    const fields = { code: error.code, why: describe(error).message, ...more };
+    if (more) this.#options.log.error(fields, 'the store fails: handlers wait until it works again');
+    return FAULT_MS;
+  }
+}

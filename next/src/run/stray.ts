@@ -1,0 +1,104 @@
+// Scopes: errors that nobody awaits, and attempts to end the process, go to the attempt or the file that they come from.
+import type { AsyncLocalStorage } from 'node:async_hooks';
+import { syncBuiltinESMExports } from 'node:module';
+import { setImmediate as immediate } from 'node:timers/promises';
+import { systemClock } from '../base/clock.ts';
+import { EXIT, loggable } from '../base/errors.ts';
+import { createThrottle, type Logger } from '../base/log.ts';
+
+/** One attempt, or the loading or the setup of a file. It may fail until it is closed. */
+export class Scope {
+  /** The handler's, for an error without a line of it. */
+  readonly file: string;
+  /** For the log. */
+  readonly about: { handler?: string; key?: string };
+  /** The first one. */
+  failure: { error: unknown } | undefined;
+  #isClosed = false;
+  #failed: PromiseWithResolvers<void> | undefined;
+
+  constructor(file: string, about: Scope['about'] = {}) {
+    this.file = file;
+    this.about = about;
+  }
+
+  /** False: it is closed, and nothing fails. */
+  fail(error: unknown): boolean {
+    if (this.#isClosed) return false;
+    this.failure ??= { error };
+    this.#failed?.resolve();
+    return true;
+  }
+
+  /** Until the work ends, its time is over, or the scope fails. Throws what the work throws. */
+  async wait(work: unknown, limitMs: number): Promise<void> {
+    this.#failed = Promise.withResolvers<void>();
+    if (this.failure) this.#failed.resolve();
+    const timer = setTimeout(() => this.fail(new Timeout(limitMs)), limitMs);
+    try {
+      await Promise.race([work, this.#failed.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Throws its failure, also a rejection that nobody awaits, which Node reports only after all microtasks. */
+  async check(): Promise<void> {
+    await immediate();
+    if (this.failure) throw this.failure.error;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+  }
+}
+
+class Timeout extends Error {
+  constructor(limitMs: number) {
+    super(`no result within ${limitMs} ms`);
+    this.name = 'Timeout';
+  }
+}
+
+/** Signals that end no process by themselves. */
+const HARMLESS = new Set<unknown>([0, 'SIGCHLD', 'SIGCONT', 'SIGURG', 'SIGUSR1', 'SIGWINCH']);
+
+/** Changes `process` for good: call it once. */
+export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>; log: Logger }): void {
+  const throttle = createThrottle(() => systemClock.monotonic());
+
+  /** To what is still at work. Otherwise only the log is left. */
+  function give(error: unknown, scope: Scope | undefined): void {
+    if (scope?.fail(error)) return;
+    const more = throttle(scope?.about.handler ?? '');
+    const words = scope
+      ? 'a handler left work behind that failed after its end: await every promise, clear every timer'
+      : 'a rejection is unhandled: await every promise';
+    if (more) log.error({ ...scope?.about, ...loggable(error, scope?.file), ...more }, words);
+  }
+
+  process.on('unhandledRejection', (error) => give(error, scopes.getStore()));
+  process.on('uncaughtException', (error) => {
+    const scope = scopes.getStore();
+    if (scope) return give(error, scope);
+    log.fatal(loggable(error), 'an uncaught error ends this process');
+    process.exit(EXIT.failed);
+  });
+
+  function guard(name: 'exit' | 'abort' | 'reallyExit' | 'kill', isDeadly: (...args: unknown[]) => boolean): void {
+    const original = Reflect.get(process, name) as (...args: unknown[]) => unknown;
+    const guarded = (...args: unknown[]): unknown => {
+      const scope = scopes.getStore();
+      if (!scope || !isDeadly(...args)) return original.apply(process, args);
+      const error = new Error(`called process.${name}: throw an error instead, which ends this attempt alone`);
+      give(error, scope);
+      throw error;
+    };
+    Reflect.set(process, name, guarded);
+  }
+
+  for (const name of ['exit', 'abort', 'reallyExit'] as const) guard(name, () => true);
+  guard('kill', (pid, signal) => [0, process.pid, -process.pid].includes(Number(pid)) && !HARMLESS.has(signal));
+  // For `import { exit } from 'node:process'`.
+  syncBuiltinESMExports();
+}

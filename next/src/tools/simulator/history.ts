@@ -1,0 +1,65 @@
+// The events of the simulated service, in cursor order, and which of them can still be read.
+import { randomUUID } from 'node:crypto';
+import { iso, type Clock } from '../../base/clock.ts';
+import { Refusal } from './refusal.ts';
+
+export interface SimulatedEvent {
+  id: string;
+  /** Null only for the test event, `webhook.ping` (contract 6.3). */
+  cursor: string | null;
+  type: string;
+  /** ISO 8601, UTC. */
+  createdAt: string;
+  sessionId: string | null;
+  data: Record<string, unknown>;
+}
+
+export type History = ReturnType<typeof createHistory>;
+
+/** Just below a power of ten and above Number.MAX_SAFE_INTEGER: comparing cursors as text or as numbers fails. */
+export const FIRST_CURSOR = 9_999_999_999_999_900n;
+const SESSIONS = [randomUUID(), randomUUID()];
+const PEOPLE = 3;
+
+export function createHistory(clock: Clock, firstCursor: bigint) {
+  const events: SimulatedEvent[] = [];
+  const positions = new Map<string, number>();
+  let next = firstCursor;
+  /** The position of the oldest event that has not expired. */
+  let oldest = 0;
+
+  return {
+    /** Makes an event. `given` replaces generated fields of its data. A test event is no part of the history. */
+    add(type = 'MessageReceived', given: Record<string, unknown> = {}): SimulatedEvent {
+      const [id, createdAt, n] = [randomUUID(), iso(clock.now()) ?? '', events.length];
+      if (type === 'webhook.ping')
+        return { id, cursor: null, type, createdAt, sessionId: null, data: { message: 'a test' } };
+      const data = { ...fieldsOf(type, n, clock.now()), ...given };
+      const event = { id, cursor: String(next), type, createdAt, sessionId: String(data.session_id), data };
+      positions.set(event.cursor, events.push(event) - 1);
+      // An account's cursors are not consecutive.
+      next += BigInt(1 + ((n * 7) % 5));
+      return event;
+    },
+    /** Null: from the oldest event on. Throws Refusal for the cursor of no event (contract 6.1). */
+    after(cursor: string | null, limit: number) {
+      const position = cursor === null ? oldest - 1 : positions.get(cursor);
+      if (position === undefined) throw new Refusal(400, 'EVENT_CURSOR_INVALID');
+      if (cursor !== null && position < oldest) return { events: [], hasMore: false, isExpired: true };
+      const end = position + 1 + limit;
+      return { events: events.slice(position + 1, end), hasMore: end < events.length, isExpired: false };
+    },
+    /** Nothing that has happened so far can be replayed any more, and its cursors have expired. */
+    expire: (): void => void (oldest = events.length),
+    all: (): readonly SimulatedEvent[] => events,
+  };
+}
+
+/** Contract 6.4 shows only the fields of MessageReceived. */
+function fieldsOf(type: string, n: number, now: number) {
+  const common = { session_id: SESSIONS[n % SESSIONS.length], message_id: randomUUID(), timestamp_unix_ms: now };
+  if (type !== 'MessageReceived') return common;
+  const person = n % PEOPLE;
+  const said = { body: `message ${n + 1}`, is_group: false, message_type: 'text', push_name: `Person ${person}` };
+  return { ...common, from: `1555010${person}`, ...said };
+}

@@ -1,0 +1,193 @@
+// The simulated service, against the contract: deliveries and their schedule, replay, the stream, sends, limits, errors.
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { afterEach, expect, test } from 'vitest';
+import { answerTo } from '../../src/tools/simulator/console.ts';
+import { startService, type ServiceOptions, type SimulatedService } from '../../src/tools/simulator/service.ts';
+import { until } from '../harness.ts';
+
+interface Got {
+  headers: IncomingHttpHeaders;
+  body: string;
+}
+type Fields = Record<string, unknown>;
+
+const NOTHING: Got = { headers: {}, body: '' };
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).toReversed()) await end();
+});
+
+async function serviceOf(options: ServiceOptions = {}): Promise<SimulatedService> {
+  const service = await startService({ speed: 1_000_000, ...options });
+  ends.push(() => service.stop());
+  return service;
+}
+
+/** A receiver that keeps what it gets. `statuses`: of its first answers; then 204. */
+async function receiverOf(...statuses: number[]): Promise<{ url: string; got: Got[] }> {
+  const got: Got[] = [];
+  const server = createServer((request, response) => {
+    const answer = async (): Promise<void> => {
+      got.push({ headers: request.headers, body: await text(request) });
+      response.writeHead(statuses[got.length - 1] ?? 204).end();
+    };
+    void answer();
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  ends.push(() => (server.closeAllConnections(), server.close()));
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, got };
+}
+
+async function call(service: SimulatedService, path: string, body: unknown, key = service.key) {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const answer = await fetch(`${service.url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+  const json = (await answer.json()) as { error?: Fields } & Fields;
+  return { status: answer.status, json, reason: json.error?.['reason'], id: answer.headers.get('x-request-id') };
+}
+
+const replay = (service: SimulatedService, request: Fields = {}) => call(service, '/rpc/ReplayEvents', { request });
+
+test('a delivery is signed over its timestamp and its raw body', async () => {
+  const { url, got } = await receiverOf();
+  const service = await serviceOf({ url });
+  const [event] = service.emit();
+  await until('the delivery', () => got.length === 1);
+  const { headers, body } = got[0] ?? NOTHING;
+  const mac = createHmac('sha256', service.secret)
+    .update(`${String(headers['x-svc-timestamp'])}.${body}`)
+    .digest('hex');
+  expect(headers).toMatchObject({ 'x-svc-signature': `v1=${mac}`, 'x-svc-event-id': event?.id, 'x-svc-attempt': '1' });
+  expect(JSON.parse(body)).toMatchObject({
+    id: event?.id,
+    cursor: event?.cursor,
+    data: { MessageReceived: event?.data },
+  });
+});
+
+test('a delivery that fails is tried 8 times, and then abandoned', async () => {
+  const { url, got } = await receiverOf(...Array<number>(8).fill(500));
+  const { webhook, history } = await serviceOf({ url });
+  expect(await webhook.deliver(history.add())).toEqual(Array<number>(8).fill(500));
+  expect(got.map(({ headers }) => headers['x-svc-attempt'])).toEqual('12345678'.split(''));
+  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(1);
+});
+
+test('15 failures in a row switch the webhook off, and enabling it brings back nothing', async () => {
+  const { url, got } = await receiverOf(...Array<number>(15).fill(500));
+  const service = await serviceOf({ url });
+  await service.webhook.deliver(service.history.add());
+  expect(await service.webhook.deliver(service.history.add())).toHaveLength(7);
+  expect(service.webhook.state()).toBe('disabled by failures');
+  service.emit();
+  service.webhook.enable();
+  const [event] = service.emit();
+  await until('the delivery', () => got.length === 16);
+  expect(got.at(-1)?.headers['x-svc-event-id']).toBe(event?.id);
+});
+
+test('after a rotation both secrets sign', async () => {
+  const { url, got } = await receiverOf();
+  const service = await serviceOf({ url });
+  const secret = service.webhook.rotate();
+  await service.webhook.deliver(service.history.add());
+  const { headers, body } = got[0] ?? NOTHING;
+  const signed = [secret, service.secret].map((one) => {
+    const mac = createHmac('sha256', one).update(`${String(headers['x-svc-timestamp'])}.${body}`);
+    return `v1=${mac.digest('hex')}`;
+  });
+  expect(headers['x-svc-signature']).toBe(signed.join());
+});
+
+test('replay shows what follows a cursor, page by page', async () => {
+  const service = await serviceOf();
+  const cursors = service.emit(3).map(({ cursor }) => cursor);
+  const first = (await replay(service, { limit: 2 })).json;
+  expect(first).toMatchObject({ next_cursor: cursors[1], has_more: true, reset_required: false });
+  const { json } = await replay(service, { after_cursor: cursors[1] });
+  expect(json).toMatchObject({ events: [{ cursor: cursors[2] }], next_cursor: cursors[2], has_more: false });
+});
+
+test('replay refuses the cursor of no event, and says when one has expired', async () => {
+  const service = await serviceOf();
+  const [event] = service.emit();
+  expect(await replay(service, { after_cursor: '7' })).toMatchObject({ status: 400, reason: 'EVENT_CURSOR_INVALID' });
+  service.history.expire();
+  expect((await replay(service, { after_cursor: event?.cursor })).json).toMatchObject({
+    events: [],
+    reset_required: true,
+  });
+});
+
+test('the stream resends what was missed, goes on, and ends when it is told to', async () => {
+  const service = await serviceOf();
+  const [seen, missed] = service.emit(2);
+  const headers = { authorization: `Bearer ${service.key}`, 'last-event-id': seen?.cursor ?? '' };
+  const { body } = await fetch(`${service.url}/events`, { headers });
+  const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+  let told = '';
+  const read = async (what: string): Promise<void> => {
+    while (!told.includes(what)) told += (await reader?.read())?.value ?? '';
+  };
+  await read(`id: ${missed?.cursor}\nevent: domain\ndata: {"MessageReceived":`);
+  const [next] = service.emit();
+  await read(`id: ${next?.cursor}\n`);
+  await read('event: ping\n');
+  service.streams.refresh('buffer_limit');
+  service.streams.end();
+  await read('event: refresh\ndata: {"reason":"buffer_limit"}\n\n');
+  await read('event: end\n');
+  expect(told).not.toContain(`id: ${seen?.cursor}\n`);
+});
+
+test('a send needs a quote for the same request, uses it once, and is found in the history', async () => {
+  const service = await serviceOf();
+  const request = { to: '15550100', body: 'hello', idempotency_key: 'k' };
+  expect(await call(service, '/messages/send', { request })).toMatchObject({ status: 428 });
+  const { json: quote } = await call(service, '/billing/quotes', { operation: 'messages/send', request });
+  const billing = { quoteId: quote['quoteId'] };
+  const other = { request: { ...request, body: 'other' }, billing };
+  expect(await call(service, '/messages/send', other)).toMatchObject({ status: 409 });
+  expect(await call(service, '/messages/send', { request, billing })).toMatchObject({ status: 200 });
+  expect(await call(service, '/messages/send', { request, billing })).toMatchObject({ status: 409 });
+  const { json } = await call(service, '/rpc/ListMessages', { request: {} });
+  expect(json['messages']).toMatchObject([{ body: 'hello', idempotency_key: 'k', from_me: true }]);
+});
+
+test('the account has 120 calls a minute', async () => {
+  let now = 1_000_000;
+  const service = await serviceOf({ clock: { now: () => now, monotonic: () => now } });
+  const calls = await Promise.all(Array.from({ length: 121 }, () => replay(service)));
+  expect(calls.filter(({ status }) => status === 200)).toHaveLength(120);
+  expect(calls.at(-1)).toMatchObject({ status: 429, reason: 'RATE_LIMITED' });
+  now += 60_000;
+  expect(await replay(service)).toMatchObject({ status: 200 });
+});
+
+test('errors have an envelope whose request id is in the header, too', async () => {
+  const service = await serviceOf();
+  const { id, json, status } = await call(service, '/rpc/ReplayEvents', { request: {} }, 'svc_test_another');
+  expect({ status, json }).toMatchObject({ status: 401, json: { error: { code: 'UNAUTHENTICATED', requestId: id } } });
+  expect(await call(service, '/rpc/Nothing', { request: {} })).toMatchObject({ reason: 'RPC_METHOD_NOT_FOUND' });
+  expect(await call(service, '/rpc/ReplayEvents', {})).toMatchObject({ reason: 'RPC_REQUEST_INVALID' });
+});
+
+test('a fault of the console fails one call, of the name that it was given', async () => {
+  const service = await serviceOf();
+  answerTo(service, 'fault 503 OUTCOME_UNCERTAIN ListMessages');
+  expect(await replay(service)).toMatchObject({ status: 200 });
+  const list = { request: {} };
+  expect(await call(service, '/rpc/ListMessages', list)).toMatchObject({ status: 503, reason: 'OUTCOME_UNCERTAIN' });
+  expect(await call(service, '/rpc/ListMessages', list)).toMatchObject({ status: 200 });
+});
+
+test('the console makes events, and answers wrong words with the usage', async () => {
+  const service = await serviceOf();
+  expect(answerTo(service, 'send 3')).toContain('3 × MessageReceived');
+  expect(service.history.all()).toHaveLength(3);
+  expect(answerTo(service, 'send none')).toBe('type send [n] [type]');
+  expect(answerTo(service, 'nothing')).toBe('type help');
+});
