@@ -9,8 +9,8 @@ import { createEventCache } from './event.ts';
 import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
-/** Between turns while there is work, because deliveries need the store's lock too, and fuller turns cost less a task. */
-const PACE_MS = 5;
+/** Between turns, in times of what a turn took: deliveries need the lock too, and fuller turns cost less a task. */
+const PACE = { times: 3, leastMs: 4, mostMs: 25 };
 /** Others make work without a word: a command, another process. */
 const IDLE_MS = 1_000;
 /** After a fault of the store that may pass. */
@@ -31,6 +31,8 @@ export class Runner {
   readonly #loop: Loop;
   #claim = 1;
   #turnedAt = -Infinity;
+  #paceMs = PACE.leastMs;
+  #rerunAt = -Infinity;
   #draining = false;
 
   constructor(options: RunnerOptions) {
@@ -66,17 +68,19 @@ export class Runner {
 
   async #step(): Promise<number> {
     const { clock } = this.#options;
-    const waitMs = PACE_MS - (clock.monotonic() - this.#turnedAt);
+    const began = clock.monotonic();
+    const waitMs = this.#paceMs - (began - this.#turnedAt);
     if (waitMs > 0) return waitMs;
-    this.#turnedAt = clock.monotonic();
     const ended = this.#pool.takeEnded();
     const result = await this.#turn(ended).catch((error: unknown) => {
       this.#pool.putBack(ended);
       throw error;
     });
+    this.#turnedAt = clock.monotonic();
+    this.#paceMs = Math.min(PACE.mostMs, Math.max(PACE.leastMs, PACE.times * (this.#turnedAt - began)));
     this.#pool.add(result.claims);
     const isRerun = await this.#rerun(result.spare);
-    if (result.more || isRerun || this.#pool.hasEnded()) return PACE_MS;
+    if (result.more || isRerun || this.#pool.hasEnded()) return this.#paceMs;
     const dueMs = result.nextAt === null ? IDLE_MS : result.nextAt - clock.now();
     return Math.max(1, Math.min(IDLE_MS, dueMs, this.#pool.untilRateMs()));
   }
@@ -102,8 +106,11 @@ export class Runner {
   /** Behind live work: only for handlers that took less than they had room for. */
   async #rerun(spare: number[]): Promise<boolean> {
     const { store, boot, suspects } = this.#options;
-    const page = spare.length > 0 && !suspects && !this.#draining ? await store.rerunPage(spare) : null;
+    const now = this.#options.clock.monotonic();
+    if (now < this.#rerunAt || spare.length === 0 || suspects || this.#draining) return false;
+    const page = await store.rerunPage(spare);
     if (page) await store.rerun(boot, page, this.#planner.rerun(page));
+    this.#rerunAt = page ? now : now + IDLE_MS;
     return page !== null;
   }
 

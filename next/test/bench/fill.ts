@@ -22,7 +22,6 @@ const SESSION = '00000000-0000-4000-8000-000000000000';
 
 export async function fill(edition: 'first' | 'second', folder: string, { events, waiting }: Past): Promise<void> {
   if (edition === 'second') return fillSecond(folder, { events, waiting });
-  // By its own bench, which is no part of this project's types.
   const path = join(import.meta.dirname, '../../../test/bench/fill.ts');
   const first = (await import(path)) as { fill: Fill };
   return first.fill(folder, { events, waiting: waiting ? events : 0, lanes: LANES }, () => {});
@@ -36,9 +35,8 @@ async function fillSecond(folder: string, { events, waiting }: Past): Promise<vo
   db.pragma('synchronous = off');
   db.pragma('cache_size = -200000');
   db.pragma('wal_autocheckpoint = 1000');
-  const now = Date.now();
+  const [now, tomorrow] = [Date.now(), Date.now() + DAY_MS];
   const body = JSON.stringify({ data: { MessageReceived: { body: 'x'.repeat(300) } } });
-  const about = { now, events, body, tomorrow: now + DAY_MS };
   const addEvents = db.prepare(`
     with recursive n (n) as (select @from union all select n + 1 from n where n < @to)
     insert into events (seq, cursor, id, type, session, created_at, received_at, origin, origins, body)
@@ -51,15 +49,12 @@ async function fillSecond(folder: string, { events, waiting }: Past): Promise<vo
       iif(seq <= ${LANES}, @now, null), seq <= ${LANES}, ${waiting ? 'null' : 'received_at'}
     from events where seq between @from and @to`);
   for (let from = 1; from <= events; from += CHUNK) {
-    const row = { ...about, from, to: Math.min(events, from + CHUNK - 1) };
-    db.transaction(() => {
-      addEvents.run(row);
-      addTasks.run({ from, to: row.to, now, tomorrow: about.tomorrow });
-    })();
+    const to = Math.min(events, from + CHUNK - 1);
+    addEvents.run({ from, to, now, events, body });
+    addTasks.run({ from, to, now, tomorrow });
   }
   db.exec(`insert into lanes (id, handler, due_at, done_cursor)
-    select lane, 1, ${waiting ? 'min(due_at)' : 'null'}, ${waiting ? -1 : 'max(cursor)'} from tasks group by lane`);
-  if (waiting) db.exec(`update lanes set due_at = ${about.tomorrow}`);
+    select lane, 1, ${waiting ? tomorrow : 'null'}, ${waiting ? -1 : 'max(cursor)'} from tasks group by lane`);
   db.exec(`update handlers set position = ${events}, ${waiting ? 'waiting' : 'done'} = ${events} where id = 1`);
   db.exec(`insert into state values ('events', ${events})`);
   store.close();

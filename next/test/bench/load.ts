@@ -20,11 +20,6 @@ export interface Load {
   first: number;
 }
 
-/** 99th percentile of the milliseconds from when a delivery was due until its answer. */
-export interface Seen {
-  p99: number;
-}
-
 const BYTES = 700;
 const load = JSON.parse(process.argv[2] ?? '') as Load;
 const now = Date.now();
@@ -34,15 +29,16 @@ await once(process.stdin, 'data');
 await send(0, load.warm, null);
 console.log('warm');
 await once(process.stdin, 'data');
-console.log(JSON.stringify(await send(load.warm, requests.length, load.rate)));
+console.log(await send(load.warm, requests.length, load.rate));
 process.exit(0);
 
-function send(from: number, upTo: number, rate: number | null): Promise<Seen> {
+/** Resolves to the 99th percentile of the milliseconds from when a delivery was due until its answer. */
+async function send(from: number, upTo: number, rate: number | null): Promise<number> {
   const started = performance.now();
   const took: number[] = [];
   const idle: (() => void)[] = [];
   let next = from;
-  const { promise, resolve, reject } = Promise.withResolvers<Seen>();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
   // A delivery is due at its time, also if no connection is free then.
   const dueAt = (n: number): number => (rate === null ? performance.now() : started + ((n - from) * 1_000) / rate);
 
@@ -57,23 +53,20 @@ function send(from: number, upTo: number, rate: number | null): Promise<Seen> {
     const socket = connect(load.port, '127.0.0.1', go);
     socket.setNoDelay(true).on('error', reject);
     socket.on('data', (chunk) => {
-      took.push(performance.now() - due);
       const status = chunk.toString('latin1', 9, 12);
       if (status !== '204') reject(new Error(`answered with ${status}`));
-      if (took.length < upTo - from) return go();
-      resolve({ p99: took.toSorted((a, b) => a - b)[Math.floor(took.length * 0.99)] ?? NaN });
+      if (took.push(performance.now() - due) < upTo - from) go();
+      else resolve();
     });
     return socket;
   }
 
   const sockets = Array.from({ length: load.connections }, open);
-  const timer = setInterval(() => {
-    for (const go of idle.splice(0)) go();
-  }, 1);
-  return promise.finally(() => {
-    clearInterval(timer);
-    for (const socket of sockets) socket.destroy();
-  });
+  const timer = setInterval(() => idle.splice(0).forEach((go) => go()), 1);
+  await promise;
+  clearInterval(timer);
+  for (const socket of sockets) socket.destroy();
+  return took.toSorted((a, b) => a - b)[Math.floor(took.length * 0.99)] ?? NaN;
 }
 
 /** Ids are random, which is the most expensive case for their index. */
@@ -90,13 +83,6 @@ function requestOf(n: number): Buffer {
   const body = bodyOf('x'.repeat(BYTES - bodyOf('').length));
   const seconds = Math.floor(now / 1_000);
   const signature = createHmac('sha256', load.secret).update(`${seconds}.${body}`).digest('hex');
-  const head = [
-    'POST /webhooks HTTP/1.1',
-    'Host: localhost',
-    'Content-Type: application/json',
-    `Content-Length: ${body.length}`,
-    `X-Svc-Timestamp: ${seconds}`,
-    `X-Svc-Signature: v1=${signature}`,
-  ];
-  return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`);
+  const head = `POST /webhooks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+  return Buffer.from(`${head}\r\nX-Svc-Timestamp: ${seconds}\r\nX-Svc-Signature: v1=${signature}\r\n\r\n${body}`);
 }

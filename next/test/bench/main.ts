@@ -65,15 +65,14 @@ async function latency(): Promise<string[]> {
   const paced = { count: 10_000, rate: 1_000 };
   const seen = await inTurn('1,000 a second', (edition) => driven(edition, paced));
   const places = await filled({ events: MILLION, waiting: true });
-  const whileRead = await inTurn('the same, a million tasks wait, the status is read', (edition, round) =>
-    driven(edition, { ...paced, first: MILLION + round * (paced.count + WARM) }, { place: places[edition] }, (kit) =>
-      kit.status(),
-    ),
-  );
+  const whileRead = await inTurn('the same, a million tasks wait, the status is read', (edition, round) => {
+    const first = MILLION + round * (paced.count + WARM);
+    return driven(edition, { ...paced, first, meanwhile: (kit) => kit.status() }, { place: places[edition] });
+  });
   return [
     rowOf('release to handler p99 at 1,000/s, ms', of(seen, 'lagP99'), '≤ 10'),
-    rowOf('answer p99 at 1,000/s, ms', of(seen, 'p99'), '≤ 10'),
-    rowOf('answer p99, a million tasks wait, the status is read each second, ms', of(whileRead, 'p99'), '≤ 20'),
+    rowOf('answer p99 at 1,000/s, ms', of(seen, 'answerP99'), '≤ 10'),
+    rowOf('answer p99 of them, a million tasks wait, the status is read, ms', of(whileRead, 'answerP99'), '≤ 20'),
   ];
 }
 
@@ -91,14 +90,10 @@ async function grown(what: string, past: Past, wanted: string, those = editions)
   const places = await filled(past, those);
   const measure = async (edition: Edition, round: number): Promise<number> => {
     const first = past.events + round * (events + WARM);
-    const withPast = () => driven(edition, { count: events, first }, { place: places[edition] });
-    // The second run finds the disk still busy with the first.
-    const early = round % 2 === 0 ? undefined : await withPast();
-    const empty = await driven(edition, { count: events });
-    return (early ?? (await withPast())).rate / empty.rate;
+    const full = await driven(edition, { count: events, first }, { place: places[edition] });
+    return full.rate / (await driven(edition, { count: events })).rate;
   };
   const seen = await inTurn(what, measure, those);
-  for (const place of Object.values(places)) rmSync(place, { recursive: true });
   return rowOf(`${what}: of the empty store's rate`, seen, wanted);
 }
 
@@ -138,15 +133,9 @@ async function start(): Promise<string[]> {
   ];
 }
 
-/** Starts an edition for one measurement. `asked`: called each second meanwhile. */
-async function driven(
-  edition: Edition,
-  wanted: Wanted,
-  store: { place?: string | undefined; slowMs?: number } = {},
-  asked?: (kit: Awaited<ReturnType<typeof startBenched>>) => unknown,
-): Promise<Measured> {
-  const kit = await startBenched(edition, store.place, store.slowMs);
-  const measured = await drive(kit, { ...wanted, ...(asked && { meanwhile: () => asked(kit) }) });
+async function driven(edition: Edition, wanted: Wanted, { place = '', slowMs = 0 } = {}): Promise<Measured> {
+  const kit = await startBenched(edition, place, slowMs);
+  const measured = await drive(kit, wanted);
   await kit.stop();
   return measured;
 }

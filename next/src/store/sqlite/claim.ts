@@ -1,16 +1,17 @@
 // Third step of a turn: due lanes are claimed, oldest first, and of each lane its due tasks from the head on. Nothing is
 // written to the tasks.
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Claim, Claimed, Hold, Room } from '../work.ts';
+import type { Claim, Claimed, Room } from '../work.ts';
 import type { Db } from './database.ts';
-import { NEVER, type Lanes } from './lanes.ts';
+import { NEVER } from './lanes.ts';
 
 /** A tuple, which costs half of an object. */
 type Head = [
+  lane: number,
   event: number,
   cursor: Cursor,
-  dueAt: number,
   late: 0 | 1,
+  dueAt: number,
   crashes: number,
   attempts: number,
   failedAt: number | null,
@@ -18,13 +19,16 @@ type Head = [
 ];
 
 const statements = (db: Db) => ({
-  due: db.value<number>(
-    'select id from lanes where handler = ? and suspect = ? and due_at <= ? order by due_at limit ?',
-  ),
+  // One select for many lanes, because each select costs as much as ten rows of it. The cross join keeps the order: lanes
+  // by due time, and of each its lowest waiting cursors by their index.
   heads: db
-    .sql<Head>(`select event, cast(cursor as text), due_at,
-      rerun = 0 and (late = 1 or cursor < (select done_cursor from lanes where id = @lane)), crashes, attempts, failed_at, notes
-    from tasks where lane = @lane and state = 0 order by cursor limit @limit`)
+    .sql<Head>(`select l.id, t.event, cast(t.cursor as text),
+      t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor), t.due_at, t.crashes, t.attempts, t.failed_at, t.notes
+    from (select id, done_cursor from lanes where handler = @handler and suspect = @suspect and due_at <= @upTo
+      order by due_at limit @lanes) l
+    cross join tasks t on t.lane = l.id and t.state = 0 and t.cursor <= coalesce(
+      (select cursor from tasks where lane = l.id and state = 0 order by cursor limit 1 offset @chain - 1),
+      9223372036854775807)`)
     .raw(),
   claim: db.sql(`update lanes set due_at = null, boot = @boot, claim = @claim, claimed_to = cast(@to as integer)
     where id = @lane`),
@@ -37,33 +41,22 @@ const statements = (db: Db) => ({
 });
 
 export class Claiming {
-  readonly #lanes: Lanes;
   readonly #sql: ReturnType<typeof statements>;
 
-  constructor(db: Db, lanes: Lanes) {
-    this.#lanes = lanes;
+  constructor(db: Db) {
     this.#sql = statements(db);
   }
 
   /** Claims for one handler what was due at `upTo`. The claims are numbered from `first` on. */
   live(boot: number, first: number, room: Room, upTo: number): { claims: Claim[]; tasks: number } {
-    const claims: Claim[] = [];
-    let tasks = 0;
-    for (const lane of room.tasks > 0 ? this.#sql.due.all(room.handler, 0, upTo, room.tasks) : []) {
-      if (tasks >= room.tasks) break;
-      const claimed = this.#one({ lane, boot, claim: first + claims.length }, room, upTo);
-      if (!claimed) continue;
-      claims.push(claimed);
-      tasks += claimed.tasks.length;
-    }
-    return { claims, tasks };
+    return room.tasks > 0 ? this.#claim(boot, first, room, upTo, 0) : { claims: [], tasks: 0 };
   }
 
   /** One task whose process died, of any of these handlers. */
   suspect(boot: number, claim: number, rooms: Room[], now: number): Claim | null {
     for (const room of rooms) {
-      const [lane] = this.#sql.due.all(room.handler, 1, now, 1);
-      if (lane !== undefined) return this.#one({ lane, boot, claim }, { ...room, chain: 1 }, now);
+      const [claimed] = this.#claim(boot, claim, { ...room, chain: 1, tasks: 1 }, now, 1).claims;
+      if (claimed) return claimed;
     }
     return null;
   }
@@ -79,19 +72,29 @@ export class Claiming {
     return waiting.reduce((sum, n) => sum + n, this.#sql.apart.get() ?? 0);
   }
 
-  /** The due tasks of a lane from its head on. It ends before one that is not due, and before a suspect. */
-  #one(hold: Hold, room: Room, upTo: number): Claim | null {
-    const tasks: Claimed[] = [];
-    let to = '-1';
-    for (const row of this.#sql.heads.all({ lane: hold.lane, limit: room.chain })) {
-      const [event, cursor, dueAt, late, crashes, attempts, failedAt, notes] = row;
-      if (dueAt > upTo || (crashes > 0 && tasks.length > 0)) break;
+  #claim(boot: number, first: number, room: Room, upTo: number, suspect: 0 | 1): { claims: Claim[]; tasks: number } {
+    const { handler, chain, tasks: most } = room;
+    const claims: Claim[] = [];
+    const ends: Cursor[] = [];
+    let tasks = 0;
+    let lane: number | undefined;
+    let isOpen = false;
+    for (const row of this.#sql.heads.iterate({ handler, suspect, upTo, lanes: most, chain })) {
+      const [id, event, cursor, late, dueAt, crashes, attempts, failedAt, notes] = row;
+      const isHead = id !== lane;
+      if (isHead && tasks >= most) break;
+      // A chain ends before a task that is not due, and before a suspect.
+      isOpen = dueAt <= upTo && (isHead || (isOpen && crashes === 0));
+      lane = id;
+      if (!isOpen) continue;
+      if (isHead) claims.push({ lane: id, boot, claim: first + claims.length, handler, tasks: [] });
+      ends[claims.length - 1] = cursor;
       const noted = notes === null ? {} : (JSON.parse(notes) as Claimed['notes']);
-      tasks.push({ event, late: late === 1, crashes, attempts, failedAt, notes: noted });
-      to = cursor;
+      claims.at(-1)?.tasks.push({ event, late: late === 1, crashes, attempts, failedAt, notes: noted });
+      tasks++;
     }
-    if (tasks.length === 0) this.#lanes.touch(hold.lane);
-    else this.#sql.claim.run({ ...hold, to });
-    return tasks.length === 0 ? null : { ...hold, handler: room.handler, tasks };
+    for (const [n, claim] of claims.entries())
+      this.#sql.claim.run({ lane: claim.lane, boot, claim: claim.claim, to: ends[n] });
+    return { claims, tasks };
   }
 }

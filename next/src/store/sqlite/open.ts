@@ -75,7 +75,7 @@ function createWork(db: Db, file: string, clock: Clock): WorkStore {
   const boots = createBoots(db, lanes);
   const settle = new Settle(db, lanes);
   const tasks = createTasks(db, lanes);
-  const claiming = new Claiming(db, lanes);
+  const claiming = new Claiming(db);
   const turns = new Turns(db, { clock, state, boots, counters, lanes, settle, tasks, claiming });
   const reruns = new Reruns(db, { clock, boots, counters, lanes, tasks });
   return {

@@ -55,9 +55,9 @@ export function createOwned(db: Db, { file, clock, boots, counters: createCounts
           if (!holds(hold)) return false;
           await within(db, 'ctx.complete', work);
           const counts = createCounts();
-          const isOver = settle.finish({ event, as: 'done', error: null }, handler, clock.now(), counts);
+          const isOver = settle.finish({ event, as: 'done', error: null }, hold, handler, clock.now(), counts);
           if (!isOver) throw new Error('ctx.complete: this task has ended already');
-          settle.passed(hold.lane, handler, event);
+          settle.passed(hold, handler, event);
           counts.write();
           return true;
         },

@@ -7,6 +7,9 @@ import { startService } from '../simulator/service.ts';
 import type { Answer } from '../simulator/webhook.ts';
 import { freePort, startReceiver } from './receiver.ts';
 
+/** The highest cursor that has ended before in the same lane. */
+const HIGHEST = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
+
 const [port, opsPort] = [await freePort(), await freePort()];
 const service = await startService({ url: `http://127.0.0.1:${port}/webhooks`, speed: 1_000 });
 const { history, webhook } = service;
@@ -68,8 +71,6 @@ interface Sum {
   want: number;
   got: number;
 }
-
-const HIGHEST = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
 
 async function sumsOf(want: Record<'sent' | 'lost' | 'doubled' | 'forged', number>): Promise<Sum[]> {
   const events = history.all().length;
@@ -136,7 +137,7 @@ function show(sums: Sum[]): boolean {
     print(`  ${name.padEnd(14)}${String(got).padStart(6)}  ${verdict.padEnd(8)}  ${meaning}`);
   }
   const wrong = sums.filter(({ want, got }) => want !== got).length;
-  const logged = `${wrong} sums are wrong; what the receiver wrote:\n${kit.output()}`;
+  const logged = `Wrong: ${wrong} of ${sums.length} sums. What the receiver wrote:\n${kit.output()}`;
   print(`\n${wrong === 0 ? 'The sums are right.' : logged}`);
   return wrong === 0;
 }
