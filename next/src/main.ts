@@ -10,6 +10,7 @@ import { createReceiver } from './receive/receiver.ts';
 import { listen } from './receive/server.ts';
 import { takeStore } from './store/sqlite/open.ts';
 import { StoreError } from './store/store.ts';
+import { VERSION as version } from './version.ts';
 
 const TICK_MS = 1_000;
 /** Ticks between two reports of this process to the store. */
@@ -21,8 +22,6 @@ const DRAIN_MS = 1_000;
 
 const REPLACED =
   'the file of the store was replaced or deleted: deliveries get 503. Stop the kit, then put a backup in its place with npx kit restore';
-
-const version = '2.0.0';
 
 async function start(): Promise<void> {
   let env = readEnv();

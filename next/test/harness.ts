@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../src/base/clock.ts';
 import { orUndefined } from '../src/base/errors.ts';
 import { freePort } from '../src/tools/demo/receiver.ts';
-import { signedHeaders } from '../src/wire/sign.ts';
+import { signedHeaders } from '../src/service/sign.ts';
 
 export const SECRET = 'whsec_of_the_tests';
 const ROOTS = { second: join(import.meta.dirname, '..'), first: join(import.meta.dirname, '../..') };
@@ -68,7 +68,12 @@ export async function startKit({ edition = 'second', handlers = {}, env = {}, ..
     if (group !== undefined) orUndefined(() => process.kill(-group, 'SIGKILL'));
   }
 
-  process.once('exit', killGroup);
+  function clear(): void {
+    killGroup();
+    if (options.folder === undefined) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  process.once('exit', clear);
   return {
     startMs: await start(),
     url: `${base}/webhooks`,
@@ -97,9 +102,8 @@ export async function startKit({ edition = 'second', handlers = {}, env = {}, ..
     async stop(): Promise<number | null> {
       main?.kill('SIGTERM');
       await until('the kit to end', () => main?.exitCode !== null || main.signalCode !== null);
-      killGroup();
-      process.off('exit', killGroup);
-      if (options.folder === undefined) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+      clear();
+      process.off('exit', clear);
       return main?.exitCode ?? null;
     },
   };

@@ -1,7 +1,64 @@
-// Stub until its owner writes it.
-import { beginChild, onOrders } from '../processes/child.ts';
+// The process that keeps the store well and shows it: it fetches what webhooks missed, prunes, checkpoints, samples, raises
+// alarms, and serves the API.
+import { systemClock as clock } from '../base/clock.ts';
+import { describe, EXIT } from '../base/errors.ts';
+import { createLog } from '../base/log.ts';
+import { startLoop } from '../base/loop.ts';
+import { loadConfig, readEnv } from '../config.ts';
+import { openForPeople } from '../operations/store/open.ts';
+import { startOps } from '../ops/server.ts';
 import { say } from '../processes/channel.ts';
+import { beginChild, onOrders } from '../processes/child.ts';
+import { StoreError } from '../store/store.ts';
+import { Db } from '../store/sqlite/database.ts';
+import { openSqlite } from '../store/sqlite/open.ts';
+import { createAlarms } from './alarms.ts';
+import { createBallast } from './ballast.ts';
+import { createCheckpoints } from './checkpoint.ts';
+import { createPruning } from './prune.ts';
+import { createSamples } from './samples.ts';
+
+/** After a fault of the store that may pass. */
+const FAULT_MS = 1_000;
 
 beginChild();
-onOrders({ wake() {}, stop: () => process.exit(0) });
+const config = loadConfig(readEnv());
+const log = createLog('keep', config.LOG_LEVEL);
+const path = config.storePath;
+const store = openSqlite(path, { synchronous: 'full' });
+const people = openForPeople(store.db, new Db(path, { synchronous: 'normal', readonly: true }));
+const parts = { ...people, config, clock, log };
+
+/** The store's faults pass, or `receive` tells of them. */
+function recover(error: unknown): number {
+  if (!(error instanceof StoreError)) throw error;
+  log.warn({ code: error.code, why: describe(error).message }, 'the store fails: trying again');
+  return FAULT_MS;
+}
+
+const loops = [
+  createCheckpoints(path, people.admin),
+  createPruning(parts),
+  createSamples(parts),
+  createAlarms(parts),
+  createBallast(path),
+].map((step) => startLoop(step, recover));
+const reconciler = config.API_KEY
+  ? (await import('../reconcile/reconciler.ts')).startReconciler({ store, config, clock, log })
+  : undefined;
+if (!reconciler)
+  await people.admin.tell('reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
+const ops = await startOps(parts).catch((error: unknown) => {
+  log.error({ why: describe(error).message }, 'the ops port cannot be opened: there is no page and no API');
+  return undefined;
+});
+
+async function stop(): Promise<void> {
+  ops?.close();
+  await Promise.all([reconciler?.stop(), ...loops.map((loop) => loop.stop())]);
+  store.close();
+  process.exit(EXIT.done);
+}
+
+onOrders({ wake: () => reconciler?.wake(), stop });
 await say({ type: 'ready', handlers: [], faults: [] });

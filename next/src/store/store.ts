@@ -2,9 +2,6 @@
 // them. Times are Unix milliseconds by the wall clock.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
-import type { AdminStore } from './admin.ts';
-import type { ReadStore } from './read.ts';
-import type { ReplayStore } from './replay.ts';
 import type { WorkStore } from './work.ts';
 
 /**
@@ -49,8 +46,5 @@ export interface IngestStore {
 export interface Store {
   ingest: IngestStore;
   work: WorkStore;
-  replay: ReplayStore;
-  read: ReadStore;
-  admin: AdminStore;
   close(): void;
 }

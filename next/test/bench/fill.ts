@@ -9,21 +9,14 @@ export interface Past {
   waiting: boolean;
 }
 
-type Fill = (
-  folder: string,
-  past: { events: number; waiting: number; lanes: number },
-  say: () => void,
-) => Promise<void>;
-
 const CHUNK = 50_000;
 const LANES = 100_000;
-const DAY_MS = 86_400_000;
 const SESSION = '00000000-0000-4000-8000-000000000000';
 
 export async function fill(edition: 'first' | 'second', folder: string, { events, waiting }: Past): Promise<void> {
   if (edition === 'second') return fillSecond(folder, { events, waiting });
   const path = join(import.meta.dirname, '../../../test/bench/fill.ts');
-  const first = (await import(path)) as { fill: Fill };
+  const first = (await import(path)) as { fill: (...past: unknown[]) => Promise<void> };
   return first.fill(folder, { events, waiting: waiting ? events : 0, lanes: LANES }, () => {});
 }
 
@@ -35,7 +28,7 @@ async function fillSecond(folder: string, { events, waiting }: Past): Promise<vo
   db.pragma('synchronous = off');
   db.pragma('cache_size = -200000');
   db.pragma('wal_autocheckpoint = 1000');
-  const [now, tomorrow] = [Date.now(), Date.now() + DAY_MS];
+  const [now, tomorrow] = [Date.now(), Date.now() + 86_400_000];
   const body = JSON.stringify({ data: { MessageReceived: { body: 'x'.repeat(300) } } });
   const addEvents = db.prepare(`
     with recursive n (n) as (select @from union all select n + 1 from n where n < @to)

@@ -1,6 +1,5 @@
 // The sender, a process of its own: signed deliveries over kept connections, one at a time on each, at full speed or at
-// a rate. All are signed beforehand, so sending is cheap. It prints a line when they are, one after the warm-up, and
-// then what it saw.
+// a rate. All are signed beforehand, so sending is cheap. It prints a line after the warm-up, and then what it saw.
 import { createHmac, hash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -24,8 +23,6 @@ const BYTES = 700;
 const load = JSON.parse(process.argv[2] ?? '') as Load;
 const now = Date.now();
 const requests = Array.from({ length: load.warm + load.count }, (_, n) => requestOf(load.first + n));
-console.log('prepared');
-await once(process.stdin, 'data');
 await send(0, load.warm, null);
 console.log('warm');
 await once(process.stdin, 'data');

@@ -66,7 +66,7 @@ async function latency(): Promise<string[]> {
   const seen = await inTurn('1,000 a second', (edition) => driven(edition, paced));
   const places = await filled({ events: MILLION, waiting: true });
   const whileRead = await inTurn('the same, a million tasks wait, the status is read', (edition, round) => {
-    const first = MILLION + round * (paced.count + WARM);
+    const first = MILLION + 1 + round * (paced.count + WARM);
     return driven(edition, { ...paced, first, meanwhile: (kit) => kit.status() }, { place: places[edition] });
   });
   return [
@@ -89,7 +89,7 @@ async function growth(): Promise<string[]> {
 async function grown(what: string, past: Past, wanted: string, those = editions): Promise<string> {
   const places = await filled(past, those);
   const measure = async (edition: Edition, round: number): Promise<number> => {
-    const first = past.events + round * (events + WARM);
+    const first = past.events + 1 + round * (events + WARM);
     const full = await driven(edition, { count: events, first }, { place: places[edition] });
     return full.rate / (await driven(edition, { count: events })).rate;
   };

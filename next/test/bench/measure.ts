@@ -63,8 +63,6 @@ export async function drive(kit: Kit, { meanwhile, ...wanted }: Wanted): Promise
   };
   const [before] = seenBy(kit);
   await lines.next();
-  sender.stdin.write('warm up\n');
-  await lines.next();
   await handled(before + load.warm);
   const [, ...lagsBefore] = seenBy(kit);
   const cpu = cpuUsOf(kit);

@@ -6,7 +6,7 @@ import { describe } from '../../base/errors.ts';
 import { StoreError, type StoreCode } from '../store.ts';
 
 /** How long SQLite itself waits for another process's lock. It blocks the event loop meanwhile. */
-const BLOCKING_MS = 5;
+export const BLOCKING_MS = 5;
 const PAUSE_MS = { first: 1, most: 50 };
 
 export interface DatabaseOptions {

@@ -5,7 +5,6 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { StoreError, type Store } from '../store.ts';
-import { createAdmin } from './admin.ts';
 import { createBoots } from './boots.ts';
 import { Claiming } from './claim.ts';
 import { createCounters } from './counters.ts';
@@ -15,8 +14,6 @@ import { createRegister } from './handlers.ts';
 import { Ingest } from './ingest.ts';
 import { createLanes } from './lanes.ts';
 import { createOwned } from './owned.ts';
-import { createRead } from './read.ts';
-import { createReplay } from './replay.ts';
 import { Reruns } from './reruns.ts';
 import { Settle } from './settle.ts';
 import { createState } from './state.ts';
@@ -42,11 +39,7 @@ export function openSqlite(file: string, options: SqliteOptions = { synchronous:
     return () => (role ??= make());
   };
   const ingest = lazy(() => new Ingest(db, state, clock));
-  const lanes = lazy(() => createLanes(db, state));
   const work = lazy(() => createWork(db, file, clock));
-  const replay = lazy(() => createReplay(db, state, clock));
-  const read = lazy(() => createRead(db, state, clock));
-  const admin = lazy(() => createAdmin(db, state, lanes(), clock));
   return {
     db,
     get ingest() {
@@ -54,15 +47,6 @@ export function openSqlite(file: string, options: SqliteOptions = { synchronous:
     },
     get work() {
       return work();
-    },
-    get replay() {
-      return replay();
-    },
-    get read() {
-      return read();
-    },
-    get admin() {
-      return admin();
     },
     close: () => db.close(),
   };
@@ -139,15 +123,6 @@ export function takeStore(file: string, options: SqliteOptions = { synchronous: 
     },
     get work() {
       return current.work;
-    },
-    get replay() {
-      return current.replay;
-    },
-    get read() {
-      return current.read;
-    },
-    get admin() {
-      return current.admin;
     },
     close: () => current.close(),
   };

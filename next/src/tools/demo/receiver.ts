@@ -52,10 +52,12 @@ export function startReceiver(port: number, opsPort: number, env: Record<string,
     ready: () => until('it to be ready', async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).ok),
     status: async (): Promise<Status> =>
       (await (await fetch(`http://127.0.0.1:${opsPort}/api/status`)).json()) as Status,
-    async reconcile(): Promise<void> {
-      const headers = { 'content-type': 'application/json' };
-      await fetch(`http://127.0.0.1:${opsPort}/api/reconcile`, { method: 'POST', headers, body: '{}' });
-    },
+    /** Tried until it is taken, because the ops port opens a moment after the other. */
+    reconcile: () =>
+      until('a reconciliation to be asked for', async () => {
+        const asked = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };
+        return (await fetch(`http://127.0.0.1:${opsPort}/api/reconcile`, asked)).ok;
+      }),
     /** The first value of the first row, from the store's file. */
     count(sql: string): number {
       const db = new Database(store, { readonly: true });

@@ -2,7 +2,7 @@
 // verification, so that the two cannot share a mistake. They share only the names of headers, which
 // test/wire/sign.test.ts spells out.
 import { createHmac } from 'node:crypto';
-import { DEFAULT_PREFIX, DELIVERY } from './headers.ts';
+import { DEFAULT_PREFIX, DELIVERY } from '../wire/headers.ts';
 
 export interface Signing {
   body: Buffer;

@@ -1,0 +1,31 @@
+// Results as text for a terminal: a list of rows as a table, anything else line by line.
+
+export function table(result: unknown): string {
+  if (!Array.isArray(result)) return lines(result);
+  if (result.length === 0) return 'nothing';
+  const rows = result as Record<string, unknown>[];
+  const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
+  const cells = [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
+  const widths = names.map((_, n) => Math.max(...cells.map((row) => row[n]?.length ?? 0)));
+  return cells
+    .map((row) =>
+      row
+        .map((text, n) => text.padEnd(widths[n] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}
+
+function lines(result: unknown): string {
+  if (typeof result !== 'object' || result === null) return cell(result);
+  return Object.entries(result)
+    .map(([name, value]) => `${name}: ${cell(value)}`)
+    .join('\n');
+}
+
+/** What strangers wrote stays on its line. */
+function cell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  return (typeof value === 'string' ? value : JSON.stringify(value)).replaceAll(/\s+/g, ' ');
+}

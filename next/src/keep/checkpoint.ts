@@ -1,0 +1,24 @@
+// Checkpoints: the log's pages go into the store's file, so that the log stays short and reading stays fast.
+import { statSync } from 'node:fs';
+import type { AdminStore } from '../operations/store/admin.ts';
+
+const STEP_MS = 250;
+/** Bytes of the log. Above `restart` writers wait for a moment, so that the log begins anew; above `cut` it is cut off. */
+const LOG = { passive: 4 * 2 ** 20, restart: 16 * 2 ** 20, cut: 48 * 2 ** 20 };
+/** A reader that pins a snapshot makes each try vain. */
+const VAIN_MS = 2_000;
+
+export function createCheckpoints(file: string, admin: AdminStore): () => Promise<number> {
+  return async () => {
+    const bytes = logBytes(file);
+    if (bytes < LOG.passive) return STEP_MS;
+    await admin.checkpoint('passive');
+    if (bytes < LOG.restart) return STEP_MS;
+    const isDone = await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate');
+    return isDone ? STEP_MS : VAIN_MS;
+  };
+}
+
+export function logBytes(file: string): number {
+  return statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+}

@@ -1,0 +1,42 @@
+// Prunes what is older than RETENTION_DAYS, a page at a time. It stops if the clock is wrong, because it goes by time.
+import { iso, type Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
+import type { PeopleStore } from '../operations/store/open.ts';
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+/** Between two pages, for deliveries. */
+const PAUSE_MS = 50;
+
+export interface PruningOptions extends PeopleStore {
+  config: Pick<Config, 'RETENTION_DAYS'>;
+  clock: Clock;
+  log: Logger;
+}
+
+/** The clock is more than a day ahead of the newest event and of the last prune. */
+export function isTooFar(now: number, newestAt: number | null, lastAt: number | null): boolean {
+  const known = Math.max(newestAt ?? -Infinity, lastAt ?? -Infinity);
+  return known !== -Infinity && now - known > DAY_MS;
+}
+
+export function createPruning({ read, admin, config, clock, log }: PruningOptions): () => Promise<number> {
+  return async () => {
+    const { newestAt, state } = await read.facts();
+    const now = clock.now();
+    const lastAt = typeof state['pruned_at'] === 'number' ? state['pruned_at'] : null;
+    if (isTooFar(now, newestAt, lastAt)) {
+      const known = iso(Math.max(newestAt ?? 0, lastAt ?? 0));
+      log.warn(
+        { now: iso(now), known },
+        'nothing is pruned now: the clock is a day ahead of what is known, or nothing came for a day',
+      );
+      return HOUR_MS;
+    }
+    const removed = await admin.prune(now - config.RETENTION_DAYS * DAY_MS);
+    if (removed > 0) return PAUSE_MS;
+    await admin.tell('pruned_at', now);
+    return HOUR_MS;
+  };
+}

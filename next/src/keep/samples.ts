@@ -1,0 +1,17 @@
+// One row a minute of what the charts show.
+import type { Clock } from '../base/clock.ts';
+import type { PeopleStore } from '../operations/store/open.ts';
+import { refusedIn, totalOf } from '../operations/judge.ts';
+
+const MINUTE_MS = 60_000;
+
+export function createSamples({ read, admin, clock }: PeopleStore & { clock: Clock }): () => Promise<number> {
+  return async () => {
+    const facts = await read.facts();
+    const { events = 0, duplicates = 0 } = facts.counters;
+    const of = (name: 'done' | 'failed' | 'waiting' | 'dead'): number => totalOf(facts, name);
+    const tasks = { done: of('done'), failed: of('failed'), waiting: of('waiting'), dead: of('dead') };
+    await admin.sample({ events, duplicates, refused: refusedIn(facts), ...tasks });
+    return MINUTE_MS - (clock.now() % MINUTE_MS);
+  };
+}

@@ -1,0 +1,83 @@
+// What an operation is. Commands, API and page are derived from it, so that no surface lacks what another has.
+import { z } from 'zod';
+import { iso, timeOf, type Clock } from '../base/clock.ts';
+import { parseCursor } from '../wire/cursor.ts';
+import type { Disk } from './judge.ts';
+import type { PeopleStore } from './store/open.ts';
+
+export interface OperationContext extends PeopleStore {
+  clock: Clock;
+  disk: () => Disk;
+  version: string;
+}
+
+export interface Operation {
+  name: string;
+  /** One line. */
+  about: string;
+  args: z.ZodObject;
+  /** The argument that a command takes without an option. */
+  first?: string;
+  /** `reveal`: shows what strangers wrote. */
+  access: 'read' | 'change' | 'reveal';
+  /** It may be read without more than `read`, but for these arguments. Default: if its access is `read`. */
+  reads?: boolean;
+  byPost?: string[];
+  /** The result is plain JSON. Throws Refused. */
+  run(context: OperationContext, args: Record<string, unknown>): Promise<unknown>;
+  /** For people. Default: a table. */
+  show?(result: never): string;
+}
+
+/** What was asked for cannot be done. The message says why, and what to do. */
+export class Refused extends Error {}
+
+/** Keeps the types of arguments and results. */
+export function define<Args extends z.ZodObject, Result>(operation: {
+  name: string;
+  about: string;
+  args: Args;
+  first?: keyof z.infer<Args> & string;
+  access: Operation['access'];
+  reads?: boolean;
+  byPost?: (keyof z.infer<Args> & string)[];
+  run(context: OperationContext, args: z.infer<Args>): Promise<Result>;
+  show?(result: Result): string;
+}): Operation {
+  return operation;
+}
+
+export const flag = z
+  .preprocess((value) => (value === 'true' || value === '' ? true : value), z.boolean())
+  .default(false);
+export const limit = z.coerce.number().int().min(1).max(1_000).default(50);
+export const cursorArg = z.string().refine((text) => parseCursor(text) !== undefined, 'must be a cursor: digits');
+export const timeArg = z
+  .string()
+  .transform((text) => timeOf(text) ?? Number.NaN)
+  .refine((ms) => !Number.isNaN(ms), 'must be a time, like 2026-01-31 or 2026-01-31T12:00:00Z');
+export const stateArg = z.enum(['waiting', 'done', 'skipped', 'dead']);
+export const perMinute = z.coerce.number().int().min(1).max(60_000);
+
+/** Every time in the result of a store becomes ISO 8601, UTC: fields whose names end in At. */
+export function withTimes(row: object): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [
+      name,
+      /At$|^at$/.test(name) && typeof value === 'number' ? iso(value) : value,
+    ]),
+  );
+}
+
+/** Throws Refused with each fault of the arguments. */
+export function checked({ args, name }: Operation, given: Record<string, unknown>): Record<string, unknown> {
+  const unknown = Object.keys(given).filter((key) => !(key in args.shape));
+  if (unknown.length > 0)
+    throw new Refused(
+      `${name} has no ${unknown.join(', ')}: it takes ${Object.keys(args.shape).join(', ') || 'nothing'}`,
+    );
+  const parsed = args.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+  throw new Refused(faults.join('; '));
+}

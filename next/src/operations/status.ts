@@ -1,0 +1,105 @@
+// The state of the kit in one answer, and the handlers.
+import { z } from 'zod';
+import { iso } from '../base/clock.ts';
+import { define, Refused } from './define.ts';
+import {
+  alarmsOf,
+  behindOf,
+  failuresOf,
+  handlerState,
+  headlineOf,
+  kitOf,
+  reconcileOf,
+  totalOf,
+  type Disk,
+} from './judge.ts';
+import type { Facts } from './store/read.ts';
+
+export type Status = ReturnType<typeof statusOf>;
+
+export function statusOf(facts: Facts, disk: Disk | null, version: string) {
+  const { counters, handlers, running } = facts;
+  const alarms = alarmsOf(facts, disk);
+  const due = handlers.flatMap(({ dueSince }) => dueSince ?? []);
+  const { state, lastAt, reason, recovered } = reconcileOf(facts);
+  const of = (name: 'done' | 'skipped' | 'dead'): number => totalOf(facts, name);
+  return {
+    headline: headlineOf(facts, alarms),
+    version,
+    events: counters['events'] ?? 0,
+    behind: behindOf(facts),
+    duplicates: counters['duplicates'] ?? 0,
+    quarantined: counters['quarantined'] ?? 0,
+    tasks: {
+      waiting: Math.max(0, totalOf(facts, 'waiting') - running),
+      running,
+      done: of('done'),
+      skipped: of('skipped'),
+      dead: of('dead'),
+    },
+    oldestWaitingSeconds: due.length > 0 ? Math.max(0, Math.round((facts.at - Math.min(...due)) / 1_000)) : null,
+    watermark: facts.watermark,
+    floor: facts.floor,
+    newestCursor: facts.newestCursor,
+    gaps: facts.gaps,
+    failuresInARow: failuresOf(facts),
+    reconcile: { state, lastAt: iso(lastAt), reason, recovered },
+    alarms: alarms.map((alarm) => {
+      const raisedAt = facts.alarms.find(({ name, about }) => name === alarm.name && about === alarm.about)?.raisedAt;
+      return { ...alarm, since: iso(raisedAt ?? facts.at) };
+    }),
+    handlers: handlers.map((handler) => ({
+      name: handler.name,
+      state: handlerState(handler),
+      waiting: handler.waiting,
+      dead: handler.dead,
+    })),
+    processes: kitOf(facts).processes,
+  };
+}
+
+export const status = define({
+  name: 'status',
+  about: 'whether all is well, what waits, and what stands in the way',
+  args: z.object({}),
+  access: 'read',
+  run: async ({ read, disk, version }) => statusOf(await read.facts(), disk(), version),
+  show: ({ headline, alarms, handlers, tasks, reconcile, ...rest }) =>
+    [
+      headline.text,
+      '',
+      ...alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
+      `events ${rest.events}, duplicates ${rest.duplicates}, quarantined ${rest.quarantined}, not yet taken up ${rest.behind}`,
+      `tasks: ${Object.entries(tasks)
+        .map(([name, n]) => `${n} ${name}`)
+        .join(', ')}`,
+      `history: ${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, recovered ${reconcile.recovered}, watermark ${rest.watermark ?? 'none'}, gaps ${rest.gaps}`,
+      `failures in a row: ${rest.failuresInARow} of 15`,
+      ...handlers.map(
+        ({ name, state, waiting, dead }) => `handler ${name}: ${state}, ${waiting} waiting, ${dead} dead`,
+      ),
+    ].join('\n'),
+});
+
+export const handlers = define({
+  name: 'handlers',
+  about: 'the handlers: what they do, what waits, what failed; --forget NAME ends one that will not come back',
+  args: z.object({ forget: z.string().optional() }),
+  access: 'change',
+  reads: true,
+  byPost: ['forget'],
+  async run({ read, admin }, { forget }) {
+    if (forget !== undefined) {
+      const how = await admin.forget(forget);
+      if (how === 'unknown') throw new Refused(`there is no handler ${forget}: see npx kit handlers`);
+      if (how === 'loaded')
+        throw new Refused(`${forget} has a file and works: take its file away first, then send SIGHUP`);
+    }
+    const { handlers: list, newest } = await read.facts();
+    return list.map((handler) => {
+      const { name, file, fault, waiting, done, skipped, dead, failed, failing, position } = handler;
+      const rest = { waiting, done, skipped, dead, failed, behind: newest - position, fault, file };
+      return { name, state: handlerState(handler), failingSince: iso(failing?.since ?? null), ...rest };
+    });
+  },
+});

@@ -1,0 +1,23 @@
+// The store for people: what they read and change, over one connection.
+import { systemClock, type Clock } from '../../base/clock.ts';
+import type { Db } from '../../store/sqlite/database.ts';
+import { createLanes } from '../../store/sqlite/lanes.ts';
+import { createState } from '../../store/sqlite/state.ts';
+import type { AdminStore } from './admin.ts';
+import type { ReadStore } from './read.ts';
+import { Admin } from './sqlite-admin.ts';
+import { Read } from './sqlite-read.ts';
+
+export interface PeopleStore {
+  read: ReadStore;
+  admin: AdminStore;
+}
+
+/** `reading`: a connection of its own for reads, so that they wait for no write. */
+export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClock): PeopleStore {
+  const state = createState(db);
+  return {
+    read: new Read(reading, createState(reading), clock),
+    admin: new Admin(db, state, createLanes(db, state), clock),
+  };
+}

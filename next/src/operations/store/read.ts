@@ -1,0 +1,137 @@
+// What people, metrics and alarms read of a store.
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Origin } from '../../wire/event.ts';
+import type { HandlerState } from '../../store/work.ts';
+
+export type TaskState = 'waiting' | 'done' | 'skipped' | 'dead';
+
+export interface HandlerFacts {
+  id: number;
+  name: string;
+  file: string;
+  state: HandlerState;
+  fault: string | null;
+  position: number;
+  paused: boolean;
+  waiting: number;
+  done: number;
+  skipped: number;
+  dead: number;
+  /** Attempts that failed. */
+  failed: number;
+  /** Lanes whose tasks fail now (of the first thousand tasks), and since when. Null: none. */
+  failing: { lanes: number; since: number } | null;
+  /** Since when its longest waiting lane or event is due. Null: none is. */
+  dueSince: number | null;
+}
+
+export interface Alarm {
+  name: string;
+  /** The handler, or empty. */
+  about: string;
+  level: 'warning' | 'critical';
+  text: string;
+}
+
+/** One snapshot, cheap with any number of rows. */
+export interface Facts {
+  at: number;
+  counters: Record<string, number>;
+  /** What the processes report, by name. */
+  state: Record<string, unknown>;
+  watermark: Cursor | null;
+  floor: Cursor | null;
+  newestCursor: Cursor | null;
+  /** Of the newest event; its number. */
+  newestAt: number | null;
+  newest: number;
+  handlers: HandlerFacts[];
+  running: number;
+  gaps: number;
+  alarms: (Alarm & { raisedAt: number })[];
+  /** The newest contradiction in quarantine. */
+  conflictAt: number | null;
+  reruns: { handler: string; tasks: number; askedAt: number }[];
+}
+
+export interface EventFilter {
+  type?: string | undefined;
+  session?: string | undefined;
+  /** Exactly, and within the body. */
+  sender?: string | undefined;
+  text?: string | undefined;
+  since?: number | undefined;
+  until?: number | undefined;
+  outcome?: TaskState | undefined;
+  /** Below this number. */
+  before?: number | undefined;
+  limit: number;
+}
+
+export interface EventLine {
+  seq: number;
+  key: string;
+  id: string | null;
+  cursor: Cursor | null;
+  type: string;
+  session: string | null;
+  createdAt: number | null;
+  receivedAt: number;
+  origin: Origin;
+  origins: Origin[];
+  deliveries: number;
+  erased: boolean;
+}
+
+export interface TaskFilter {
+  handler?: string | undefined;
+  state?: TaskState | undefined;
+  type?: string | undefined;
+  session?: string | undefined;
+  /** How its error begins. */
+  error?: string | undefined;
+  /** The key, id or cursor of its event. */
+  event?: string | undefined;
+  limit: number;
+}
+
+export interface TaskLine {
+  handler: string;
+  event: number;
+  key: string;
+  type: string;
+  state: TaskState;
+  running: boolean;
+  attempts: number;
+  crashes: number;
+  /** Null: it waits for the watermark. */
+  dueAt: number | null;
+  failedAt: number | null;
+  endedAt: number | null;
+  late: boolean;
+  error: string | null;
+}
+
+export interface QuarantineLine {
+  id: number;
+  reason: string;
+  receivedAt: number;
+  origin: Origin;
+  cursor: Cursor | null;
+  /** The number of the event that it contradicts. */
+  event: number | null;
+  copies: number;
+  bytes: number;
+}
+
+export interface ReadStore {
+  facts(): Promise<Facts>;
+  events(filter: EventFilter): Promise<EventLine[]>;
+  /** By key, id or cursor. */
+  event(name: string): Promise<EventLine | null>;
+  body(seq: number): Promise<string | null>;
+  tasks(filter: TaskFilter): Promise<TaskLine[]>;
+  attempts(event: number, handler: string): Promise<{ n: number; at: number; error: string | null }[]>;
+  quarantine(limit: number): Promise<QuarantineLine[]>;
+  quarantined(id: number): Promise<Buffer | null>;
+}

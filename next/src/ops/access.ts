@@ -1,0 +1,51 @@
+// Who may use the ops port. With tokens, by Bearer or Basic; without, only programs and browsers of this machine: Host and
+// Origin must name it, so that no page of another site gets an answer.
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Operation } from '../operations/define.ts';
+
+export interface Tokens {
+  /** May change. */
+  all: string | undefined;
+  /** May only read. */
+  read: string | undefined;
+}
+
+const LOCAL = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
+
+/** Null: it may. Otherwise the status and the reason. */
+export function refusal(
+  tokens: Tokens,
+  headers: IncomingHttpHeaders,
+  access: Operation['access'],
+): { status: number; error: string } | null {
+  const { origin, host = '', authorization } = headers;
+  const isForeign = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`;
+  if (isForeign) return { status: 403, error: 'a page of another site has sent this' };
+  if (tokens.all === undefined && tokens.read === undefined) {
+    if (!LOCAL.test(host))
+      return { status: 403, error: 'Host is not this machine: set OPS_TOKEN to be reached by another name' };
+    return access === 'reveal'
+      ? { status: 403, error: 'what strangers wrote is shown with OPS_TOKEN alone, and none is set' }
+      : null;
+  }
+  const given = tokenOf(authorization);
+  if (same(tokens.all, given)) return null;
+  if (same(tokens.read, given))
+    return access === 'read' ? null : { status: 403, error: 'needs OPS_TOKEN: OPS_READ_TOKEN may only read' };
+  return { status: 401, error: 'needs OPS_TOKEN or OPS_READ_TOKEN, as a bearer token or as a password' };
+}
+
+function tokenOf(authorization = ''): string {
+  const [, scheme, value = ''] = /^(Bearer|Basic) (\S+)$/i.exec(authorization) ?? [];
+  if (scheme?.toLowerCase() === 'bearer') return value;
+  return Buffer.from(value, 'base64')
+    .toString()
+    .replace(/^[^:]*:/, '');
+}
+
+function same(expected: string | undefined, given: string): boolean {
+  if (expected === undefined) return false;
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(expected), digest(given));
+}

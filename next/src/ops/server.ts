@@ -1,0 +1,119 @@
+// The ops port: the operations as an API, probes and metrics.
+import { createServer, type Server } from 'node:http';
+import { Router } from '@koa/router';
+import Koa, { type Context } from 'koa';
+import type { Clock } from '../base/clock.ts';
+import { loggable } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
+import { diskOf } from '../keep/alarms.ts';
+import { OPERATIONS } from '../operations/all.ts';
+import { checked, Refused, type Operation, type OperationContext } from '../operations/define.ts';
+import { kitOf } from '../operations/judge.ts';
+import type { PeopleStore } from '../operations/store/open.ts';
+import { listen } from '../receive/server.ts';
+import { VERSION } from '../version.ts';
+import { refusal } from './access.ts';
+
+/** Bytes of a change's arguments. */
+const MOST = '64kb';
+const HEADERS = {
+  'X-Content-Type-Options': 'nosniff',
+  'Cache-Control': 'no-store',
+  'Content-Security-Policy': "default-src 'none'",
+};
+
+export interface OpsOptions extends PeopleStore {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+}
+
+type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
+
+/** Throws ConfigError if the port is taken. */
+export async function startOps({ config, log, clock, read, admin }: OpsOptions): Promise<Server> {
+  const disk = () => diskOf(config.storePath);
+  const context: OperationContext = { read, admin, clock, disk, version: VERSION };
+  const tokens = { all: config.OPS_TOKEN, read: config.OPS_READ_TOKEN };
+  const guard =
+    (access: Operation['access']): Guard =>
+    (ctx, next) => {
+      const refused = refusal(tokens, ctx.req.headers, access);
+      if (!refused) return next();
+      if (refused.status === 401) ctx.set('WWW-Authenticate', 'Basic realm="kit"');
+      return answer(ctx, refused.status, { error: refused.error });
+    };
+  const router = new Router({ sensitive: true, strict: true });
+  addProbes(router, read);
+  router.get('/metrics', guard('read'), async (ctx) => {
+    const { metricsOf } = await import('./metrics.ts');
+    const { type, text } = await metricsOf(await read.facts(), disk(), VERSION);
+    ctx.type = type;
+    ctx.body = text;
+  });
+  for (const operation of OPERATIONS) addOperation(router, operation, context, { guard, log });
+  const app = createApp(router, log);
+  const handle = app.callback();
+  const server = createServer((req, res) => void handle(req, res));
+  await listen(server, 'OPS_PORT', config.OPS_PORT, config.OPS_HOST);
+  return server;
+}
+
+function createApp(router: Router, log: Logger): Koa {
+  const app = new Koa();
+  app.use(async (ctx, next) => {
+    ctx.set(HEADERS);
+    try {
+      await next();
+    } catch (error) {
+      const isAsked = error instanceof Refused || (error as { status?: number }).status === 400;
+      if (!isAsked) log.error(loggable(error), 'an ops request failed');
+      await answer(ctx, isAsked ? 400 : 500, { error: isAsked ? (error as Error).message : 'failed: see the log' });
+    }
+  });
+  app.use(router.routes()).use(router.allowedMethods());
+  app.on('error', (error: unknown) => log.warn(loggable(error), 'an ops answer broke off'));
+  return app;
+}
+
+/** Reading is a GET with a query. A change, and what shows the words of strangers, is a POST with JSON. */
+function addOperation(
+  router: Router,
+  operation: Operation,
+  context: OperationContext,
+  { guard, log }: { guard: (access: Operation['access']) => Guard; log: Logger },
+): void {
+  const { name, access, reads = access === 'read' } = operation;
+  if (reads)
+    router.get(`/api/${name}`, guard('read'), async (ctx) => {
+      const more = Object.keys(ctx.query).filter((key) => operation.byPost?.includes(key));
+      if (more.length > 0) throw new Refused(`ask for ${more.join(', ')} by POST`);
+      await answer(ctx, 200, await operation.run(context, checked(operation, { ...ctx.query })));
+    });
+  if (access === 'read') return;
+  router.post(`/api/${name}`, guard(access), async (ctx) => {
+    const { koaBody } = await import('koa-body');
+    await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: MOST })(ctx, async () => {});
+    const { body = {} } = ctx.request as { body?: Record<string, unknown> };
+    const result = await operation.run(context, checked(operation, body));
+    log.info({ operation: name }, 'asked for by the API');
+    await answer(ctx, 200, result);
+  });
+}
+
+async function answer(ctx: Context, status: number, body: unknown): Promise<void> {
+  ctx.status = status;
+  ctx.body = body;
+}
+
+function addProbes(router: Router, read: PeopleStore['read']): void {
+  router.get('/livez', (ctx) => {
+    ctx.body = 'alive\n';
+  });
+  router.get('/readyz', async (ctx) => {
+    const { processes } = kitOf(await read.facts());
+    ctx.status = processes.receive === 'up' ? 200 : 503;
+    ctx.body = processes.receive === 'up' ? 'ready\n' : 'the main process gives no sign of life\n';
+  });
+}

@@ -1,2 +1,0 @@
-// What people and metrics read of a store.
-export interface ReadStore {}

@@ -1,2 +1,0 @@
-// What reconciliation asks of a store.
-export interface ReplayStore {}

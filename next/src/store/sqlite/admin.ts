@@ -1,4 +1,0 @@
-// Stub until its owner writes it.
-import type { AdminStore } from '../admin.ts';
-
-export const createAdmin = (..._parts: unknown[]): AdminStore => ({});

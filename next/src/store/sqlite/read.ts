@@ -1,4 +1,0 @@
-// Stub until its owner writes it.
-import type { ReadStore } from '../read.ts';
-
-export const createRead = (..._parts: unknown[]): ReadStore => ({});

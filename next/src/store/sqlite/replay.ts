@@ -1,4 +1,0 @@
-// Stub until its owner writes it.
-import type { ReplayStore } from '../replay.ts';
-
-export const createReplay = (..._parts: unknown[]): ReplayStore => ({});
