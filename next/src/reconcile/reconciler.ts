@@ -26,6 +26,8 @@ interface Told {
   /** When replay last brought an event that no webhook had. */
   recoveredAt: number | null;
   fetched: number;
+  /** The newest wish of a person that was heard. */
+  askedAt: number;
 }
 
 export interface ReconcilerOptions {
@@ -63,11 +65,10 @@ class Reconciler {
   readonly #options: ReconcilerOptions;
   readonly #store: ReplayStore;
   readonly #budget: ReturnType<typeof createBudget>;
-  #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0 };
+  #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
   #isBegun = false;
   /** In monotonic milliseconds. */
   #nextAt = -Infinity;
-  #askedAt = 0;
   #failures = 0;
 
   constructor(options: ReconcilerOptions) {
@@ -80,8 +81,8 @@ class Reconciler {
   async step(): Promise<number> {
     if (!this.#isBegun) await this.#begin();
     const asked = await this.#store.asked();
-    const isAsked = asked !== null && asked.at > this.#askedAt;
-    if (isAsked) this.#askedAt = asked.at;
+    const isAsked = asked !== null && asked.at > this.#told.askedAt;
+    if (isAsked) this.#told.askedAt = asked.at;
     const isDue = this.#options.clock.monotonic() >= this.#nextAt;
     if (!isAsked && (this.#told.state === 'stopped' || (!isDue && !(this.wanted && this.#failures === 0))))
       return STEP_MS;
@@ -93,7 +94,6 @@ class Reconciler {
   async #begin(): Promise<void> {
     const told = (await this.#store.told()) as Partial<Told> | undefined;
     this.#told = { ...this.#told, ...told, state: 'idle', reason: null, fetched: 0 };
-    this.#askedAt = (await this.#store.asked())?.at ?? 0;
     this.#isBegun = true;
   }
 

@@ -45,7 +45,9 @@ if (judged.suspects > 0)
 const ids = await register();
 const { API_KEY: apiKey, API_BASE_URL: baseUrl } = config;
 const paid = config.PAID_OPERATIONS === 'allow';
-const service = apiKey && baseUrl ? createService({ apiKey, baseUrl, paid }) : noService;
+// Reconciliation has a sixth of the calls.
+const callsPerMinute = Math.ceil((config.API_CALLS_PER_MINUTE * 5) / 6);
+const service = apiKey && baseUrl ? createService({ apiKey, baseUrl, paid, callsPerMinute, clock }) : noService;
 
 const runner = new Runner({
   store: store.work,

@@ -1,5 +1,6 @@
 // The demo: the simulated service sends real signed deliveries over HTTP to a real receiver, and loses, doubles,
 // shuffles and forges some of them. The demo kills `run`, lets replay fetch what was lost, and checks every sum.
+import { systemClock as clock } from '../../base/clock.ts';
 import { styleText } from 'node:util';
 import { describe, EXIT } from '../../base/errors.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
@@ -33,8 +34,13 @@ process.exit(exitCode);
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
   // Replay shows what follows the first event.
+  await kit.until('its first look at the history', async () => (await kit.status()).reconcile.lastAt !== null);
+  const askedAt = clock.now();
   await kit.reconcile();
-  await kit.until('the first reconciliation', async () => (await kit.status()).reconcile.lastAt !== null);
+  await kit.until('the first reconciliation', async () => {
+    const { lastAt } = (await kit.status()).reconcile;
+    return Date.parse(String(lastAt)) >= askedAt;
+  });
   const ordered = await act('in order', make(199), inTurn);
   const hundred = make(100);
   const doubled = await act('each twice at once', [...hundred, ...hundred], atOnce);
