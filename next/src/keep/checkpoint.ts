@@ -2,9 +2,9 @@
 import { statSync } from 'node:fs';
 import type { AdminStore } from '../operations/store/admin.ts';
 
-const STEP_MS = 250;
+const STEP_MS = 1_000;
 /** Bytes of the log. Above `restart` writers wait for a moment, so that the log begins anew; above `cut` it is cut off. */
-const LOG = { passive: 4 * 2 ** 20, restart: 16 * 2 ** 20, cut: 48 * 2 ** 20 };
+const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
 /** A reader that pins a snapshot makes each try vain. */
 const VAIN_MS = 2_000;
 

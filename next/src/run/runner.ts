@@ -10,7 +10,7 @@ import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
 /** Between turns, in times of what a turn took: deliveries need the lock too, and fuller turns cost less a task. */
-const PACE = { times: 3, leastMs: 4, mostMs: 25 };
+const PACE = { times: 6, leastMs: 6, mostMs: 25 };
 /** Others make work without a word: a command, another process. */
 const IDLE_MS = 1_000;
 /** After a fault of the store that may pass. */
