@@ -51,10 +51,7 @@ export interface Context {
   readonly service: Service;
   /** What earlier attempts of this task noted, also before a crash or a rerun. Read-only. */
   readonly notes: Readonly<Record<string, unknown>>;
-  /**
-   * Commits a small fact about this task at once, for example that a send has begun: JSON of at most 1 KiB, at most 32
-   * names. It is on disk when the promise resolves. Throws if the claim is gone. Await it outside `ctx.complete`.
-   */
+  /** Commits a small fact at once, like that a send has begun: JSON of at most 1 KiB, 32 names. Throws if the claim is gone. */
   note(name: string, value: unknown): Promise<void>;
   /** The rows of one `select` on the handler's own tables. It changes nothing. */
   read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;

@@ -9,8 +9,6 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 
 const SRC = `${dirname(import.meta.dirname)}/`;
 const PROJECT = dirname(dirname(import.meta.dirname));
-/** Stacks of calls, by the error that a library created later, without its caller. */
-const callers = new WeakMap<object, string>();
 
 export interface Thrown {
   name: string;
@@ -31,16 +29,11 @@ export function describe(thrown: unknown, file: string | null = null): Thrown {
     return {
       name: masked(textOf(thrown.name)).slice(0, 100),
       message: masked(`${textOf(thrown.message)}${causeOf(thrown.cause)}`).slice(0, 2_000),
-      at: firstLine(stack) ?? handlersLine(callers.get(thrown)) ?? file ?? placesIn(stack)[0] ?? null,
+      at: firstLine(stack) ?? file ?? placesIn(stack)[0] ?? null,
     };
   } catch {
     return { name: 'unknown', message: 'the thrown value could not be read', at: file };
   }
-}
-
-/** Notes the stack of the call that failed with this error. */
-export function noteCaller(error: unknown, stack: string | undefined): void {
-  if (error instanceof Error && stack && !callers.has(error)) callers.set(error, stack);
 }
 
 /** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
@@ -52,12 +45,8 @@ function causeOf(cause: unknown): string {
 
 /** A suffix for a message to people: the handler's line. Empty for the kit's own lines. */
 export function behind(at: string | null): string {
-  return at === null || isOurs(at) ? '' : ` (${inProject(at)})`;
-}
-
-/** For people: the path relative to the project, if it is inside. */
-export function inProject(place: string): string {
-  return place.startsWith(`${PROJECT}/`) ? relative(PROJECT, place) : place;
+  if (at === null || isOurs(at)) return '';
+  return ` (${at.startsWith(`${PROJECT}/`) ? relative(PROJECT, at) : at})`;
 }
 
 /**

@@ -1,8 +1,6 @@
 // The log: one line for each fact, written synchronously so that a kill loses none. A line never holds a body, a secret or
 // a phone number: callers name the fields to log, and errors go through `loggable`.
-import { createRequire } from 'node:module';
-import { pino, type DestinationStream, type Logger } from 'pino';
-import type Pretty from 'pino-pretty';
+import { pino, type Logger } from 'pino';
 import { masked } from './secrets.ts';
 
 export type { Logger };
@@ -15,7 +13,7 @@ export function shown(text: string): string {
   return text.replaceAll(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** JSON lines; on a terminal, lines for people. */
+/** JSON lines. For people: `npm start | npx pino-pretty`. */
 export function createLog(role: string, level: string): Logger {
   const destination = pino.destination({ fd: 1, sync: true });
   destination.on('error', (error: NodeJS.ErrnoException) => {
@@ -24,13 +22,7 @@ export function createLog(role: string, level: string): Logger {
   });
   const hooks = { streamWrite: (line: string) => masked(line) };
   const options = { level, base: { process: role }, timestamp: pino.stdTimeFunctions.isoTime, hooks };
-  return pino(options, process.stdout.isTTY ? prettied(destination) : destination);
-}
-
-/** Loaded only on a terminal, because each process would keep it in memory. */
-function prettied(destination: DestinationStream): DestinationStream {
-  const pretty = createRequire(import.meta.url)('pino-pretty') as typeof Pretty;
-  return pretty({ destination, ignore: 'pid,hostname,process', messageFormat: '{process} {msg}' });
+  return pino(options, destination);
 }
 
 const FLOOD_MS = 10_000;

@@ -1,6 +1,6 @@
 // What an operation is. Commands, API and page are derived from it, so that no surface lacks what another has.
 import { z } from 'zod';
-import { iso, timeOf, type Clock } from '../base/clock.ts';
+import { iso, type Clock } from '../base/clock.ts';
 import { parseCursor } from '../wire/cursor.ts';
 import type { Disk } from './judge.ts';
 import type { PeopleStore } from './store/open.ts';
@@ -80,4 +80,19 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
   throw new Refused(faults.join('; '));
+}
+
+/**
+ * Unix milliseconds of `2026-01-31` or `2026-01-31T12:00:00Z`. Without a zone the text is UTC. Undefined if it is no
+ * time.
+ */
+function timeOf(text: string): number | undefined {
+  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
+  const time = isDay(text.slice(0, 10)) ? Date.parse(zoned) : NaN;
+  return Number.isNaN(time) ? undefined : time;
+}
+
+/** Whether the day exists. Date.parse would read 2026-02-31 as a day of March. */
+function isDay(text: string): boolean {
+  return /^\d{4}-\d\d-\d\d$/.test(text) && iso(Date.parse(text))?.startsWith(text) === true;
 }

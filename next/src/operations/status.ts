@@ -15,8 +15,6 @@ import {
 } from './judge.ts';
 import type { Facts } from './store/read.ts';
 
-export type Status = ReturnType<typeof statusOf>;
-
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   const { counters, handlers, running } = facts;
   const alarms = alarmsOf(facts, disk);

@@ -18,14 +18,11 @@ export type Report =
 /** From the main process. A stop is SIGTERM. */
 export type Order = { type: 'wake' };
 
-/** How `run` is started: as arguments `--role=…` and so on. */
+/** The arguments of `run`: new handlers begin after event `newest`; files in `without` ended a process, each with how. */
 export interface RunArgs {
   role: 'live' | `suspect-${number}`;
-  /** The main process has had a `run` before. */
   restart: boolean;
-  /** New handlers begin after this event. */
   newest: number;
-  /** Files that ended a process while they were loaded or set up, each with why. */
   without: Record<string, string>;
 }
 

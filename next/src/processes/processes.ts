@@ -9,7 +9,6 @@ import { Supervised, type SupervisedOptions } from './supervised.ts';
 /** A stop may take 9 s; the server drains in the rest of it. */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
-const WAKE_MS = 5;
 /** Above it, `run` is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const MEMORY = {
@@ -32,8 +31,6 @@ export class Processes {
   readonly #slots: Supervised[];
   #without: Record<string, string> = {};
   #loading: string | undefined;
-  #wokenAt = -Infinity;
-  #waking: NodeJS.Timeout | undefined;
 
   constructor(options: ProcessesOptions) {
     const { env, log } = options;
@@ -65,15 +62,7 @@ export class Processes {
 
   /** There are new events. */
   wake(): void {
-    if (this.#waking) return;
-    const waitMs = WAKE_MS - (performance.now() - this.#wokenAt);
-    const send = (): void => {
-      this.#waking = undefined;
-      this.#wokenAt = performance.now();
-      this.#run.send({ type: 'wake' });
-    };
-    if (waitMs <= 0) send();
-    else this.#waking = setTimeout(send, waitMs);
+    this.#run.send({ type: 'wake' });
   }
 
   /** Each second. */

@@ -7,14 +7,6 @@ import type { Verdict } from '../store/store.ts';
 import { CAUSES, type Cause } from './app.ts';
 import type { Commit } from './commit.ts';
 
-const WORDS: Partial<Record<Cause, string>> = {
-  bad_signature: 'refused: none of our secrets signed it. If the service sent it, WEBHOOK_SECRET is wrong',
-  clock_skew: 'refused: the signature is valid, but outside the time window. Check the clock of this machine',
-  body_limit: 'refused: the body is above BODY_LIMIT_BYTES',
-  store: 'answered 503: the store could not be written within 8 s',
-  no_room: 'answered 503: too many large bodies at once',
-};
-
 export type Health = ReturnType<typeof createHealth>;
 
 export function createHealth(commit: Commit, clock: Clock, log: Logger) {
@@ -41,7 +33,7 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
         commit.set('failures_in_a_row', ++failures);
         commit.set('last_refused', { cause, at: clock.now() });
       }
-      note(cause, { cause, status }, WORDS[cause] ?? 'refused');
+      note(cause, { cause, status }, 'a request was refused: see npx kit status');
     },
     /** An answer broke off. */
     broke: (error: unknown): void => note('broke', loggable(error), 'an answer broke off'),

@@ -28,10 +28,6 @@ export function createReceiveServer(handle: Handle, onUnreadable: () => void = (
   const server = createServer(LIMITS, (request, response) => void handle(request, response));
   // Node must not send "100 Continue" by itself: the route does, once the headers have passed.
   server.on('checkContinue', handle);
-  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    closeAfter(request, response);
-    response.writeHead(417).end();
-  });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const { code } = error;
     const status = code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;

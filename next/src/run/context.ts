@@ -1,7 +1,6 @@
 // The handler's `ctx`: what an attempt knows, and what it commits while its claim holds. Most handlers use little of it, so
 // costly parts are made when they are first used.
 import type { Clock } from '../base/clock.ts';
-import { noteCaller } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
 import type { Service } from '../service/service.ts';
@@ -87,12 +86,12 @@ export class AttemptContext implements Context {
     const json = noteOf(name, value);
     this.#check();
     const { store, claim } = this.#options;
-    if (!(await this.#asked(store.note(claim, this.#task, name, json)))) throw new Error(GONE);
+    if (!(await store.note(claim, this.#task, name, json))) throw new Error(GONE);
     this.#notes = Object.freeze({ ...this.notes, [name]: JSON.parse(json) as unknown });
   }
 
   read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]> {
-    return this.#asked(this.#options.store.read(sql, values));
+    return this.#options.store.read(sql, values);
   }
 
   async complete(work: Work): Promise<void> {
@@ -102,7 +101,7 @@ export class AttemptContext implements Context {
     try {
       this.#check();
       const { store, claim } = this.#options;
-      if (!(await this.#asked(store.complete(claim, this.#task, work)))) throw new Error(GONE);
+      if (!(await store.complete(claim, this.#task, work))) throw new Error(GONE);
       this.completed = true;
     } finally {
       ended.resolve();
@@ -119,16 +118,6 @@ export class AttemptContext implements Context {
   #check(): void {
     if (this.completed) throw new Error(COMPLETED);
     if (this.#over) throw new Error(GONE);
-  }
-
-  /** Errors of the store have no line of the handler. */
-  async #asked<Result>(call: Promise<Result>): Promise<Result> {
-    try {
-      return await call;
-    } catch (error) {
-      noteCaller(error, new Error('called here').stack);
-      throw error;
-    }
   }
 }
 

@@ -21,8 +21,8 @@ export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' 
 
 /** A sender can make an address of any length. */
 const LONGEST_LANE = 500;
-/** Events that stay parsed, and the characters of a body that does. */
-const KEPT = { events: 2_048, bytes: 4_096 };
+/** Events that stay parsed, about as many as arrive within the window; and the characters of a body that does. */
+const KEPT = { events: 6_144, bytes: 4_096 };
 
 export type EventCache = ReturnType<typeof createEventCache>;
 

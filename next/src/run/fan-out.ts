@@ -1,10 +1,12 @@
 // Which handlers want an event, and in which lanes: the user's functions, called before a turn and outside of every
 // transaction. One that throws or hangs on an event makes its task a dead letter, and holds up no other.
+import type { AsyncLocalStorage } from 'node:async_hooks';
 import { describe } from '../base/errors.ts';
-import type { FanOut, Look, NewTask, RerunPage, StoredEvent } from '../store/work.ts';
+import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
 import { laneOf, type EventCache } from './event.ts';
 import { within } from './limited.ts';
 import { wants, type Loaded } from './load.ts';
+import { Scope } from './stray.ts';
 
 /** For a page together; for one event alone, if the page did not end; for a page whose events are tried alone. */
 const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
@@ -20,8 +22,16 @@ export class Planner {
   readonly #cache: EventCache;
   readonly #monotonic: () => number;
 
-  constructor(handlers: Map<number, Loaded>, cache: EventCache, monotonic: () => number) {
+  readonly #scopes: AsyncLocalStorage<Scope>;
+
+  constructor(
+    handlers: Map<number, Loaded>,
+    scopes: AsyncLocalStorage<Scope>,
+    cache: EventCache,
+    monotonic: () => number,
+  ) {
     this.#handlers = handlers;
+    this.#scopes = scopes;
     this.#cache = cache;
     this.#monotonic = monotonic;
   }
@@ -36,8 +46,8 @@ export class Planner {
     });
   }
 
-  /** The tasks of a rerun's page. One whose lane function fails stays as it is. */
-  rerun({ handler, events }: RerunPage): NewTask[] {
+  /** For one handler again. A task whose lane function fails is left out. */
+  again(handler: number, events: StoredEvent[]): NewTask[] {
     return this.#plan([handler], events).tasks.filter(({ dead }) => dead === undefined);
   }
 
@@ -77,7 +87,9 @@ export class Planner {
   #taskOf(id: number, handler: Loaded, event: StoredEvent): NewTask {
     const { seq, cursor, receivedAt } = event;
     try {
-      return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#cache.read(event)) };
+      const find = (): string | null => laneOf(handler, this.#cache.read(event));
+      const lane = this.#scopes.run(new Scope(handler.file, { handler: handler.name }), find);
+      return { handler: id, event: seq, cursor, receivedAt, lane };
     } catch (error) {
       const { name, message, at } = describe(error, handler.file);
       return { ...this.#hung(id, event), dead: `its lane function failed: ${name}: ${message} (${at})` };

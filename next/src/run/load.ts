@@ -171,10 +171,11 @@ function shapeFault(issue: z.core.$ZodIssue | undefined): Error {
 function warnOfTypes({ name, on }: Loaded, log: Logger): void {
   const known = ['*', ...knownTypes()];
   for (const type of on === '*' ? [] : on) {
-    if (known.includes(type)) continue;
-    const meant = nearest(type, known);
-    const remedy = meant ? `did you mean ${meant}?` : 'correct it, or add it there';
-    log.warn({ handler: name, type }, `a handler waits for a type that is not in src/events.ts: ${remedy}`);
+    if (!known.includes(type))
+      log.warn(
+        { handler: name, type },
+        'a handler waits for a type that is not in src/events.ts: correct it, or add it',
+      );
   }
 }
 
@@ -193,23 +194,9 @@ function lineIn(file: string, pattern: RegExp): string {
   return line < 0 ? file : `${file}:${line + 1}`;
 }
 
-/** The known word that was probably meant: it shares most pairs of letters. Undefined: none is near. */
-export function nearest(word: string, known: string[]): string | undefined {
-  const likeness = (one: string): number => {
-    const [a, b] = [pairsOf(one), pairsOf(word)];
-    return (2 * a.intersection(b).size) / (a.size + b.size);
-  };
-  const [best] = known.toSorted((a, b) => likeness(b) - likeness(a));
-  return best !== undefined && likeness(best) > 0.6 ? best : undefined;
-}
-
-function pairsOf(word: string): Set<string> {
-  return new Set(Array.from(word.toLowerCase(), (_, i) => word.toLowerCase().slice(i, i + 2)));
-}
-
 /** package.json maps '#kit' only for files of this repository, but HANDLERS_DIR may be elsewhere. */
 function resolveKitEverywhere(): void {
-  const ours: Record<string, string> = { '#kit': '../kit.ts', '#kit/testing': '../testing.ts' };
+  const ours: Record<string, string> = { '#kit': '../kit.ts' };
   registerHooks({
     resolve(specifier, context, next) {
       const path = ours[specifier];

@@ -10,6 +10,8 @@ import { beginChild, onOrders } from '../processes/child.ts';
 import { createService, endingWith, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { HandlerFile, TurnResult } from '../store/work.ts';
+import { openReruns } from '../operations/store/open.ts';
+import type { Planner } from './fan-out.ts';
 import { loadHandlers, type Loaded } from './load.ts';
 import { Runner } from './runner.ts';
 import { setUp } from './setup.ts';
@@ -39,13 +41,13 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   onFile: (file) => say({ type: 'loading', file }),
 });
 const store = openSqlite(config.storePath, { synchronous: 'normal' });
+const reruns = openReruns(store.db);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
 if (judged.suspects > 0)
   log.warn(judged, 'tasks that ran when their process died run again, each in a process of its own');
 const ids = await register();
 const { API_KEY: apiKey, API_BASE_URL: baseUrl } = config;
 const paid = config.PAID_OPERATIONS === 'allow';
-// Reconciliation has a sixth of the calls.
 const callsPerMinute = Math.ceil((config.API_CALLS_PER_MINUTE * 5) / 6);
 const service = apiKey && baseUrl ? createService({ apiKey, baseUrl, paid, callsPerMinute, clock }) : noService;
 
@@ -60,6 +62,7 @@ const runner = new Runner({
   windowMs: config.ORDER_WINDOW_MS,
   places: config.RUN_CONCURRENCY,
   suspects: !isLive,
+  ...(isLive && { reruns: rerun }),
   scopes,
   serviceFor: (signal) => endingWith(service, signal),
   onTurn,
@@ -69,6 +72,12 @@ const faults = files.flatMap(({ fault }) => fault ?? []);
 for (const fault of isLive ? faults : []) log.error({ fault }, 'a handler is left out; the others work');
 if (handlers.length === 0 && isLive) log.warn('no handlers: events are stored, but nothing handles them');
 await say({ type: 'ready', handlers: handlers.map(({ name }) => name), faults });
+
+async function rerun(planner: Planner, spare: number[]): Promise<boolean> {
+  const page = await reruns.page(spare);
+  if (page) await reruns.apply(boot, page, planner.again(page.handler, page.events));
+  return page !== null;
+}
 
 /** Sets up the handlers' tables and makes them the present ones. Returns their numbers. */
 async function register(): Promise<Map<string, number>> {

@@ -1,6 +1,7 @@
 // The places: which claimed chains run, and how their attempts ended. A chain ends at its first failure, or after CHAIN_MS;
 // what it leaves goes back.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { throwUncaught } from '../base/errors.ts';
 import type { Claim, Claimed, Ended, Outcome, WorkStore } from '../store/work.ts';
 import { startAttempt, type Attempt, type AttemptOptions } from './attempt.ts';
 import type { EventCache } from './event.ts';
@@ -133,7 +134,7 @@ export class Pool {
     for (const worker of this.#loads)
       while (worker.queue.length > 0 && freeFor(worker, this.#loads, this.#places) > 0) {
         const next = worker.queue.shift();
-        if (next) void this.#runChain(worker, next.claim);
+        if (next) this.#runChain(worker, next.claim).catch(throwUncaught);
       }
   }
 

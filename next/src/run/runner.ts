@@ -17,6 +17,8 @@ const IDLE_MS = 1_000;
 const FAULT_MS = 500;
 
 export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
+  /** Hands handlers with places to spare a page of stored events again. False: there is none. */
+  reruns?: (planner: Planner, spare: number[]) => Promise<boolean>;
   boot: number;
   windowMs: number;
   /** After each turn. */
@@ -41,7 +43,7 @@ export class Runner {
     const cache = createEventCache();
     this.#options = options;
     this.#throttle = createThrottle(monotonic);
-    this.#planner = new Planner(handlers, cache, monotonic);
+    this.#planner = new Planner(handlers, options.scopes, cache, monotonic);
     this.#pool = new Pool({ ...options, cache, onFree: () => this.#loop.wake() });
     this.#loop = startLoop(
       () => this.#step(),
@@ -105,13 +107,11 @@ export class Runner {
 
   /** Behind live work: only for handlers that took less than they had room for. */
   async #rerun(spare: number[]): Promise<boolean> {
-    const { store, boot, suspects } = this.#options;
-    const now = this.#options.clock.monotonic();
-    if (now < this.#rerunAt || spare.length === 0 || suspects || this.#draining) return false;
-    const page = await store.rerunPage(spare);
-    if (page) await store.rerun(boot, page, this.#planner.rerun(page));
-    this.#rerunAt = page ? now : now + IDLE_MS;
-    return page !== null;
+    const { clock, reruns } = this.#options;
+    if (!reruns || clock.monotonic() < this.#rerunAt || spare.length === 0 || this.#draining) return false;
+    const isMore = await reruns(this.#planner, spare);
+    if (!isMore) this.#rerunAt = clock.monotonic() + IDLE_MS;
+    return isMore;
   }
 
   /** Faults of the store that may pass. What ended is settled later; nothing is judged. */

@@ -101,4 +101,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
   guard('kill', (pid, signal) => [0, process.pid, -process.pid].includes(Number(pid)) && !HARMLESS.has(signal));
   // For `import { exit } from 'node:process'`.
   syncBuiltinESMExports();
+  // A handler that replaced what the kit itself uses would change every other one.
+  for (const shared of [JSON, Date, Math, Promise, Object, Array, Map, Set, Number, String, Buffer, process.hrtime])
+    Object.freeze(shared);
 }

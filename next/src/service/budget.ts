@@ -5,8 +5,6 @@ import type { Clock } from '../base/clock.ts';
 const MINUTE_MS = 60_000;
 const DOUBLES_MS = 3_600_000;
 
-export type Budget = ReturnType<typeof createBudget>;
-
 /** Each call also counts in `within`. */
 export function createBudget(callsPerMinute: number, clock: Clock, within?: { take: () => number }) {
   let calls: number[] = [];

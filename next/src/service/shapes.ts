@@ -123,13 +123,3 @@ export type SessionProgress =
   | { event: 'progress'; progress: { stage?: string; session_id?: string } }
   | { event: 'qr'; qr: { /** The pairing code. */ data?: string } }
   | { event: 'connected'; connected: { phone?: string; connected_at_unix_ms?: `${bigint}` } };
-
-/** Contract 4.2. A page that does not fit is refused as a whole; an item that does not fit is quarantined alone. */
-export const replayPage = z.object({
-  events: z.array(z.unknown()),
-  next_cursor: z.string().nullish(),
-  has_more: z.boolean(),
-  reset_required: z.boolean().default(false),
-});
-export const replayItem = z.object({ cursor: z.string(), json_payload: z.string() });
-export const REPLAY_LIMIT = 1_000;

@@ -4,12 +4,8 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { WorkStore } from './work.ts';
 
-/**
- * `busy`: another process holds the lock; `full`: no room; `io`: the disk or the connection fails; `replaced`: the file is
- * another one; `newer`: a newer kit has changed the schema; `owned`: another kit has the store; `orphan`: a newer `run` has
- * taken over; `damaged`: the file is no store.
- */
-export type StoreCode = 'busy' | 'full' | 'io' | 'replaced' | 'newer' | 'owned' | 'orphan' | 'damaged';
+/** Another process holds the lock, or the store; a newer kit has changed it; a newer `run` has taken over; it is no store. */
+export type StoreCode = 'busy' | 'full' | 'io' | 'owned' | 'newer' | 'orphan' | 'damaged';
 
 /** The store is at fault, and not what it was asked. */
 export class StoreError extends Error {

@@ -130,17 +130,6 @@ export interface TurnResult {
   held: boolean;
 }
 
-export interface RerunPage {
-  id: number;
-  handler: number;
-  /** `all`: a task that the handler never had is made. */
-  only: 'all' | 'dead';
-  perMinute: number | null;
-  events: StoredEvent[];
-  /** Where the next page begins. Null: the rerun ends here. */
-  next: { after: Cursor; afterSeq: number } | null;
-}
-
 /**
  * The open transaction of `ctx.complete` or `setup`. A failed statement ends it, even if the error is caught. Integers
  * that a number cannot hold exactly are bigints.
@@ -170,9 +159,8 @@ export type Role = 'live' | `suspect-${number}`;
 
 export interface WorkStore {
   /**
-   * Begins a boot: takes the role, and judges what its dead predecessor had claimed. `restart`: the main process lived, so
-   * only this process died. Otherwise the whole kit did, and the boots of every role are judged. Resolves with its number
-   * and how many tasks became suspects or dead letters.
+   * Takes the role, and judges what its dead predecessor had claimed. `restart`: only that process died. Otherwise the whole
+   * kit did, and every role is judged.
    */
   begin(role: Role, restart: boolean): Promise<{ boot: number; suspects: number; dead: number }>;
   /** Ends a boot that has given everything back. */
@@ -184,9 +172,6 @@ export interface WorkStore {
   turn(turn: Turn): Promise<TurnResult>;
   /** Events of claimed tasks. */
   events(seqs: number[]): Promise<StoredEvent[]>;
-  /** The next page of a rerun that is due, of one of these handlers. */
-  rerunPage(handlers: number[]): Promise<RerunPage | null>;
-  rerun(boot: number, page: RerunPage, tasks: NewTask[]): Promise<void>;
   /** Commits a note of a claimed task, synced. False: the claim is gone. */
   note(hold: Hold, task: { event: number; handler: number }, name: string, json: string): Promise<boolean>;
   /** Commits the user's writes and the task's completion together, synced, or neither. False: the claim is gone. */

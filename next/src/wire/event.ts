@@ -4,7 +4,7 @@ import { LATEST_MS } from '../base/clock.ts';
 import { orUndefined } from '../base/errors.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
 import { typeOf } from './event-types.ts';
-import { isObject, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
+import { isObject, parseJson, parseJsonText, type Json, type JsonObject } from './json.ts';
 
 export type Origin = 'webhook' | 'replay' | 'stream' | 'kit';
 
@@ -44,7 +44,7 @@ export function readDelivery(body: Buffer): Reading {
   if (!parsed.ok) return unreadable(received, parsed.reason);
   const envelope = parsed.value;
   if (!isObject(envelope)) return unreadable(received, 'not an object');
-  const cursor = readCursor(envelope['cursor'], body);
+  const cursor = readCursor(envelope['cursor']);
   if (cursor === undefined) return unreadable(received, 'cursor is not a decimal 64-bit integer');
   received.cursor = cursor;
   const { id, type } = envelope;
@@ -107,10 +107,10 @@ function isName(value: unknown): value is string {
   return typeof value === 'string' && NAME.test(value);
 }
 
-/** Null: it has none. Undefined: it is no cursor. A JSON number is read from its digits, because parsing rounds it. */
-function readCursor(value: Json | undefined, body: Uint8Array): Cursor | null | undefined {
+/** Null: it has none. Undefined: it is no cursor, or a JSON number that parsing has rounded. */
+function readCursor(value: Json | undefined): Cursor | null | undefined {
   if (value === null || value === undefined) return null;
-  return parseCursor(typeof value === 'number' ? sourceOfNumber(body, 'cursor') : value);
+  return parseCursor(typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : value);
 }
 
 /** Text that every store keeps as it is: without NULs and lone surrogates. */

@@ -30,33 +30,8 @@ export function parseJsonText(text: string): Parsed {
   return value === undefined ? NOT_JSON : { ok: true, value };
 }
 
-/** The digits of a top-level number as they were written, because JSON.parse would round them. */
-export function sourceOfNumber(bytes: Uint8Array, key: string): string | undefined {
-  const sources = new Map<unknown, string | undefined>();
-  function note(this: unknown, name: string, value: unknown, context?: { source?: string }): unknown {
-    if (name === key) sources.set(this, context?.source);
-    return value;
-  }
-  const root: unknown = JSON.parse(utf8.decode(bytes), note);
-  return sources.get(root);
-}
-
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Equal as JSON values, in any order of keys. 0 and -0 are equal, unlike in Node's isDeepStrictEqual. */
-export function sameJson(a: Json, b: Json): boolean {
-  return canonical(a) === canonical(b);
-}
-
-function canonical(value: Json): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  // JSON.parse turns 1e400 into Infinity, which JSON.stringify cannot express.
-  if (!isObject(value))
-    return typeof value === 'number' && !Number.isFinite(value) ? String(value) : JSON.stringify(value);
-  const keys = Object.keys(value).toSorted();
-  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key] ?? null)}`).join()}}`;
 }
 
 const QUOTE = 0x22;

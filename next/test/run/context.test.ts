@@ -5,6 +5,7 @@ import type { Context } from '../../src/kit.ts';
 import type { AttemptOptions } from '../../src/run/attempt.ts';
 import { readEvent } from '../../src/run/event.ts';
 import type { Loaded } from '../../src/run/load.ts';
+import { noService } from '../../src/service/service.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Outcome } from '../../src/store/work.ts';
 import { claimIn, createLines, createStore, run, start, stored, T0, taskOf } from './fixture.ts';
@@ -42,7 +43,7 @@ test('a call to the service after the time limit is aborted', async () => {
   let signal: AbortSignal | undefined;
   const serviceFor: AttemptOptions['serviceFor'] = (given) => {
     signal = given;
-    return {} as ReturnType<AttemptOptions['serviceFor']>;
+    return noService;
   };
   const handle: Loaded['handle'] = (_, ctx) => (void ctx.service, new Promise(() => {}));
   await start({ handle, timeoutMs: 5 }, { serviceFor }).done;
@@ -131,11 +132,11 @@ describe('ctx.note', () => {
     expect(outcome).toMatchObject(failed(error));
   });
 
-  test('has at most 32 names, and the error of the store names the line of the handler', async () => {
+  test('has at most 32 names', async () => {
     const { outcome } = await stage(async (_, ctx) => {
       for (let n = 0; n < 33; n++) await ctx.note(`n${n}`, n);
     });
-    expect(outcome?.error).toMatch(/at most 32 names of notes \(test\/run\/context\.test\.ts:\d+\)$/);
+    expect(outcome?.error).toMatch(/at most 32 names of notes/);
   });
 
   test('throws if another attempt holds the claim', async () => {

@@ -1,12 +1,16 @@
 // The store for people: what they read and change, over one connection.
 import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Db } from '../../store/sqlite/database.ts';
+import { createBoots } from '../../store/sqlite/boots.ts';
+import { createCounters } from '../../store/sqlite/counters.ts';
+import { createTasks } from '../../store/sqlite/fan-out.ts';
 import { createLanes } from '../../store/sqlite/lanes.ts';
 import { createState } from '../../store/sqlite/state.ts';
 import type { AdminStore } from './admin.ts';
 import type { ReadStore } from './read.ts';
 import { Admin } from './sqlite-admin.ts';
 import { Read } from './sqlite-read.ts';
+import { Reruns } from './sqlite-reruns.ts';
 
 export interface PeopleStore {
   read: ReadStore;
@@ -20,4 +24,11 @@ export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClo
     read: new Read(reading, createState(reading), clock),
     admin: new Admin(db, state, createLanes(db, state), clock),
   };
+}
+
+/** Reruns, which `run` hands to its handlers. */
+export function openReruns(db: Db, clock: Clock = systemClock): Reruns {
+  const lanes = createLanes(db, createState(db));
+  const [counters, boots, tasks] = [createCounters(db), createBoots(db, lanes), createTasks(db, lanes)];
+  return new Reruns(db, { clock, boots, counters, lanes, tasks });
 }

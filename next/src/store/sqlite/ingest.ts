@@ -1,11 +1,11 @@
 // The one door: readings of any origin become events, or go to quarantine. It alone decides which stored event an arrival
 // is. What is new is inserted at once, because nearly everything is; only the rest is looked up.
 import { hash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { iso, type Clock } from '../../base/clock.ts';
 import { describe } from '../../base/errors.ts';
 import { isBehind, type Cursor } from '../../wire/cursor.ts';
 import { dataOf, type Arrival, type Reading, type Unreadable } from '../../wire/event.ts';
-import { sameJson } from '../../wire/json.ts';
 import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
 import { faultOf, type Db } from './database.ts';
 import { ORIGINS, originOf } from './rows.ts';
@@ -132,7 +132,7 @@ export class Ingest implements IngestStore {
   #sameData({ origin, type, body }: Arrival, known: Known): boolean {
     const [text, stored] = [body.toString(), this.#sql.bodyOf.get(known.seq) ?? ''];
     if (text === stored) return true;
-    return sameJson(dataOf(origin, type, text), dataOf(originOf(known.origin), type, stored));
+    return isDeepStrictEqual(dataOf(origin, type, text), dataOf(originOf(known.origin), type, stored));
   }
 
   #quarantine(what: Arrival | Unreadable, reason: string, of: Known | null, { now, counts }: Batch): Verdict {

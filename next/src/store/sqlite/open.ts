@@ -14,7 +14,6 @@ import { createRegister } from './handlers.ts';
 import { Ingest } from './ingest.ts';
 import { createLanes } from './lanes.ts';
 import { createOwned } from './owned.ts';
-import { Reruns } from './reruns.ts';
 import { Settle } from './settle.ts';
 import { createState } from './state.ts';
 import { Turns } from './turn.ts';
@@ -28,25 +27,18 @@ const BUSY_MS = 100;
 
 export type SqliteOptions = DatabaseOptions & { clock?: Clock };
 
-/** Opens a store, and creates it if there is none. Each role prepares its statements when it is first used. */
+/** Opens a store, and creates it if there is none. */
 export function openSqlite(file: string, options: SqliteOptions = { synchronous: 'full' }): Store & { db: Db } {
   const { clock = systemClock } = options;
   const db = new Db(file, options);
   create(db);
   const state = createState(db);
-  const lazy = <Role>(make: () => Role): (() => Role) => {
-    let role: Role | undefined;
-    return () => (role ??= make());
-  };
-  const ingest = lazy(() => new Ingest(db, state, clock));
-  const work = lazy(() => createWork(db, file, clock));
+  let work: WorkStore | undefined;
   return {
     db,
-    get ingest() {
-      return ingest();
-    },
+    ingest: new Ingest(db, state, clock),
     get work() {
-      return work();
+      return (work ??= createWork(db, file, clock));
     },
     close: () => db.close(),
   };
@@ -61,7 +53,6 @@ function createWork(db: Db, file: string, clock: Clock): WorkStore {
   const tasks = createTasks(db, lanes);
   const claiming = new Claiming(db);
   const turns = new Turns(db, { clock, state, boots, counters, lanes, settle, tasks, claiming });
-  const reruns = new Reruns(db, { clock, boots, counters, lanes, tasks });
   return {
     begin: (role, restart) =>
       db.write(() => {
@@ -74,8 +65,6 @@ function createWork(db: Db, file: string, clock: Clock): WorkStore {
     look: (handlers) => turns.look(handlers),
     turn: (turn) => turns.turn(turn),
     events: (seqs) => turns.events(seqs),
-    rerunPage: (handlers) => reruns.rerunPage(handlers),
-    rerun: (boot, page, list) => reruns.rerun(boot, page, list),
     ...createRegister(db),
     ...createOwned(db, { file, clock, boots, counters, settle }),
   };
@@ -84,17 +73,14 @@ function createWork(db: Db, file: string, clock: Clock): WorkStore {
 function create(db: Db): void {
   const version = Number(db.raw.pragma('user_version', { simple: true }));
   if (version > SCHEMA)
-    throw new StoreError(
-      'newer',
-      `a newer kit has changed the store (schema ${version}): start that kit, or restore a backup`,
-    );
+    throw new StoreError('newer', `a newer kit has changed the store to schema ${version}: start that kit`);
   if (version === SCHEMA || db.raw.readonly) return;
   const schema = readFileSync(new URL('schema.sql', import.meta.url), 'utf8');
   db.raw.exec(`begin immediate; ${schema}; pragma user_version = ${SCHEMA}; commit`);
 }
 
 export interface Taken {
-  store: Store;
+  store: Pick<Store, 'ingest'>;
   /** The number of the newest event. */
   newest: () => number;
   /** Whether the file is still the one that was opened. */
@@ -109,25 +95,17 @@ export interface Taken {
 /** Throws StoreError, written for people. */
 export function takeStore(file: string, options: SqliteOptions = { synchronous: 'full', busyMs: BUSY_MS }): Taken {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
-    throw new StoreError(
-      'damaged',
-      `${file} is missing, but its log ${file}-wal is there: put the file back, or restore a backup`,
-    );
+    throw new StoreError('damaged', `${file} is missing, but not its log ${file}-wal: put the file back`);
   mkdirSync(dirname(file), { recursive: true });
   const lock = lockBeside(file);
   let current = openSqlite(file, options);
   const { ino, dev } = statSync(file);
-  const store: Store = {
-    get ingest() {
-      return current.ingest;
-    },
-    get work() {
-      return current.work;
-    },
-    close: () => current.close(),
-  };
   return {
-    store,
+    store: {
+      get ingest() {
+        return current.ingest;
+      },
+    },
     newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
     check() {
       const now = statSync(file, { throwIfNoEntry: false });

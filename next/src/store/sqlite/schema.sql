@@ -1,5 +1,4 @@
--- Times are Unix milliseconds. Cursors are 64-bit integers; code reads them as text. A released schema is never edited:
--- a change is a further numbered file.
+-- Times are Unix milliseconds. Cursors are integers here, and text in code.
 
 -- One row for each thing that happened. `seq` is the order of arrival, and never given twice.
 create table events (
@@ -37,7 +36,6 @@ create table quarantine (
 ) strict;
 
 create table handlers (
-  -- below 4096, because it is a part of the numbers of lanes
   id integer primary key check (id between 1 and 4095),
   name text not null unique,
   file text not null,
@@ -61,13 +59,11 @@ create table reruns (
   only text not null check (only in ('all', 'dead')),
   -- JSON: type, session, error
   filter text not null default '{}',
-  -- the last cursor and seq that it has done, and where it ends
   after_cursor integer not null,
   after_seq integer not null default 0,
   until_cursor integer not null,
   until_seq integer not null,
   per_minute integer,
-  -- when the next page may be read
   next_at integer not null,
   asked_at integer not null,
   tasks integer not null default 0,
@@ -106,9 +102,8 @@ create table tasks (
   attempts integer not null default 0,
   -- weights of deaths: at 12 it is dead
   crashes integer not null default 0,
-  -- 1: it stepped aside from its lane
+  -- it stepped aside from its lane; it has ended before, and was asked for again
   late integer not null default 0,
-  -- 1: it has ended before, and was asked for again
   rerun integer not null default 0,
   error text,
   notes text,
@@ -120,7 +115,7 @@ create index tasks_held on tasks (handler, cursor) where state = 0 and due_at = 
 create index tasks_failing on tasks (handler, failed_at) where state = 0 and failed_at is not null;
 create index tasks_dead on tasks (handler, cursor) where state = 3;
 
--- Failed attempts.
+-- Those that failed.
 create table attempts (
   event integer not null,
   handler integer not null,
@@ -159,7 +154,7 @@ create table alarms (
   primary key (name, about)
 ) strict, without rowid;
 
--- Stored events by how they came first and how late: what webhooks lose. `late`: minutes, at least; -1: unknown.
+-- How events came first, and at least how many minutes late (-1: unknown): what webhooks lose.
 create table daily (
   day text not null,
   type text not null,

@@ -17,8 +17,6 @@ interface Status {
   reconcile: { lastAt: string | number | null; recovered: number };
 }
 
-export type Receiver = ReturnType<typeof startReceiver>;
-
 const LIMIT_MS = 30_000;
 const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 

@@ -1,19 +1,30 @@
 // Reruns: ended tasks go back into their lanes, page by page in cursor order, behind live work.
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { NewTask, RerunPage, WorkStore } from '../work.ts';
-import type { Boots } from './boots.ts';
-import { STATES, type Counters, type createCounters } from './counters.ts';
-import type { Db } from './database.ts';
-import type { Tasks } from './fan-out.ts';
-import type { Lanes } from './lanes.ts';
-import { EVENT, toEvent, type EventRow } from './rows.ts';
+import type { NewTask, StoredEvent } from '../../store/work.ts';
+import type { Boots } from '../../store/sqlite/boots.ts';
+import { STATES, type Counters, type createCounters } from '../../store/sqlite/counters.ts';
+import type { Db } from '../../store/sqlite/database.ts';
+import type { Tasks } from '../../store/sqlite/fan-out.ts';
+import type { Lanes } from '../../store/sqlite/lanes.ts';
+import { EVENT, toEvent, type EventRow } from '../../store/sqlite/rows.ts';
 
 /** Tasks of a page. */
 const PAGE = 64;
 const MINUTE_MS = 60_000;
 /** Where a rerun begins: events without a cursor come first. */
 const NO_CURSOR = '-1' as Cursor;
+
+export interface RerunPage {
+  id: number;
+  handler: number;
+  /** `all`: a task that the handler never had is made. */
+  only: 'all' | 'dead';
+  perMinute: number | null;
+  events: StoredEvent[];
+  /** Where the next page begins. Null: the rerun ends here. */
+  next: { after: Cursor; afterSeq: number } | null;
+}
 
 interface RerunRow {
   id: number;
@@ -61,7 +72,7 @@ const statements = (db: Db) => ({
     tasks = tasks + @tasks, ended_at = @endedAt where id = @id`),
 });
 
-export class Reruns implements Pick<WorkStore, 'rerunPage' | 'rerun'> {
+export class Reruns {
   readonly #db: Db;
   readonly #parts: RerunParts;
   readonly #sql: ReturnType<typeof statements>;
@@ -72,7 +83,8 @@ export class Reruns implements Pick<WorkStore, 'rerunPage' | 'rerun'> {
     this.#sql = statements(db);
   }
 
-  rerunPage(handlers: number[]): Promise<RerunPage | null> {
+  /** The next page that is due, of one of these handlers. */
+  page(handlers: number[]): Promise<RerunPage | null> {
     return this.#db.read(() => {
       const row = this.#sql.due.get(this.#parts.clock.now(), JSON.stringify(handlers));
       if (!row) return null;
@@ -83,7 +95,8 @@ export class Reruns implements Pick<WorkStore, 'rerunPage' | 'rerun'> {
     });
   }
 
-  rerun(boot: number, page: RerunPage, tasks: NewTask[]): Promise<void> {
+  /** Its tasks, in the lanes that the handler names now. */
+  apply(boot: number, page: RerunPage, tasks: NewTask[]): Promise<void> {
     const { clock, boots, counters, lanes } = this.#parts;
     return this.#db.write(() => {
       boots.check(boot);
