@@ -98,7 +98,6 @@ export type Config = z.infer<typeof schema> & {
   /** The absolute path of the store's file. */
   storePath: string;
   handlersDir: string;
-  backupDir: string | null;
 };
 
 /** Faults in the combination of two variables. */
@@ -156,7 +155,6 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
     ...parsed.data,
     storePath: realOf(resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length))),
     handlersDir: resolve(parsed.data.HANDLERS_DIR),
-    backupDir: parsed.data.BACKUP_DIR === undefined ? null : resolve(parsed.data.BACKUP_DIR),
   };
 }
 

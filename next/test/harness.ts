@@ -29,6 +29,8 @@ export interface Status {
   events: number;
   duplicates: number;
   tasks: Record<'waiting' | 'running' | 'done' | 'skipped' | 'dead', number>;
+  handlers: { name: string }[];
+  alarms: { name: string }[];
 }
 
 export type Kit = Awaited<ReturnType<typeof startKit>>;

@@ -27,22 +27,15 @@ export function createLog(role: string, level: string): Logger {
 
 const FLOOD_MS = 10_000;
 
-/**
- * Throttles lines that can come in floods: of each kind one in ten seconds, with the number of the others as `more`.
- * Undefined: do not log. Never make a kind from a sender's text, because kinds stay in memory.
- */
-export type Throttle = (kind: string) => { more?: number } | undefined;
+/** For lines that can come in floods: whether to log one of this kind, which is once in ten seconds. Metrics count all. */
+export type Throttle = (kind: string) => boolean;
 
 export function createThrottle(monotonic: () => number): Throttle {
-  const kinds = new Map<string, { since: number; more: number }>();
+  const kinds = new Map<string, number>();
   return (kind) => {
     const now = monotonic();
-    const known = kinds.get(kind);
-    if (known && now - known.since < FLOOD_MS) {
-      known.more++;
-      return undefined;
-    }
-    kinds.set(kind, { since: now, more: 0 });
-    return known?.more ? { more: known.more } : {};
+    if (now - (kinds.get(kind) ?? -Infinity) < FLOOD_MS) return false;
+    kinds.set(kind, now);
+    return true;
   };
 }

@@ -30,8 +30,7 @@ export function startLoop(
     }
     working = undefined;
     if (stopped) return;
-    // The next step never follows at once. Sockets and timers get a turn between two steps, even if the loop is woken
-    // often.
+    // Sockets and timers get a turn between two steps.
     if (again || delay <= 0) setImmediate(run);
     else timer = setTimeout(run, Math.min(delay, LONGEST_MS));
   }

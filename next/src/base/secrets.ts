@@ -35,10 +35,7 @@ export function envOfRun(env: Env): Env {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !kept.includes(name)));
 }
 
-/**
- * Global, because texts from outside reach the log and the store on many ways. The longest come first: a secret that
- * another begins with must not leave the rest of the other in sight.
- */
+/** Global, because texts from outside reach the log and the store on many ways. The longest come first. */
 let known: string[] = [];
 
 /** Masks the secrets of this environment from now on, also after a reload has replaced them. */

@@ -1,4 +1,5 @@
 // The child's side of the channel: signs of life, orders, and its end with the main process.
+import { flushCompileCache } from 'node:module';
 import { EXIT } from '../base/errors.ts';
 import { say, type Order } from './channel.ts';
 
@@ -14,6 +15,8 @@ export interface Child {
 export function onOrders({ wake, stop }: Child): void {
   process.on('message', (order: Order) => order.type === 'wake' && wake());
   process.once('SIGTERM', stop);
+  // A process that is killed would not keep what it has compiled.
+  flushCompileCache();
 }
 
 /** Call it first of all: what takes longer than 10 s is announced by `longer`. */

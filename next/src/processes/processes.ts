@@ -108,7 +108,10 @@ export class Processes {
     if (report.type === 'loading') this.#loading = report.file;
     if (report.type === 'ready') this.#loading = undefined;
     if (report.type !== 'alive') return;
-    for (const slot of this.#slots.slice(0, report.suspects)) slot.start();
+    for (const slot of this.#slots.slice(0, report.suspects)) {
+      slot.start();
+      slot.send({ type: 'wake' });
+    }
     if (report.rss < MEMORY_BYTES) return;
     this.#options.log.error(
       { rss: report.rss, limit: MEMORY_BYTES },
@@ -118,10 +121,9 @@ export class Processes {
   }
 
   /** A file that ends `run` while it is loaded or set up is left out from the next start on. */
-  #leaveOut(how: string): true {
+  #leaveOut(how: string): void {
     if (this.#loading !== undefined)
       this.#without[this.#loading] = `it ended run while it was loaded or set up (${how})`;
     this.#loading = undefined;
-    return true;
   }
 }

@@ -15,6 +15,8 @@ const HEALTHY_MS = 10_000;
 /** Children must not take the processor from the process that answers deliveries. */
 const NICE = { more: 10, most: 19 };
 
+const CACHE = process.env['NODE_COMPILE_CACHE'];
+
 export interface SupervisedOptions {
   role: string;
   /** Relative to src. */
@@ -25,8 +27,8 @@ export interface SupervisedOptions {
   env: () => Env;
   log: Logger;
   onReport: (report: Report) => void;
-  /** It died and was not told to. False: it is not restarted. */
-  onDeath?: (how: string) => boolean;
+  /** It died and was not told to. */
+  onDeath?: (how: string) => void;
 }
 
 export class Supervised {
@@ -59,7 +61,10 @@ export class Supervised {
     const { entry, memory, args, env } = this.#options;
     const since = performance.now();
     const file = fileURLToPath(new URL(`../${entry}`, import.meta.url));
-    const child = fork(file, args(this.#restart), { env: env(), execArgv: [...memory, ...process.execArgv] });
+    const child = fork(file, args(this.#restart), {
+      env: { NODE_COMPILE_CACHE: CACHE, ...env() },
+      execArgv: [...memory, ...process.execArgv],
+    });
     this.#child = child;
     this.#restart = true;
     this.#silent = 0;
@@ -115,9 +120,9 @@ export class Supervised {
   }
 
   #died(how: string, livedMs: number): void {
-    const { role, log, onDeath = () => true } = this.#options;
+    const { role, log, onDeath } = this.#options;
     log.error({ role, how }, 'a process died');
-    if (!onDeath(how)) return;
+    onDeath?.(how);
     // Each such death brings the task that caused it nearer to its end, so it is bounded.
     if (this.#claimed || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
     const pauseMs = this.#claimed ? 0 : this.#pauseMs;

@@ -14,8 +14,7 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
   let failures = 0;
 
   function note(kind: string, fields: object, words: string): void {
-    const more = throttle(kind);
-    if (more) log.warn({ ...fields, ...more }, words);
+    if (throttle(kind)) log.warn(fields, words);
   }
 
   return {

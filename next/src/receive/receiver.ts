@@ -24,8 +24,8 @@ export function createReceiver({ config, log, clock, isReplaced, ...rest }: Rece
     ...rest,
     clock,
     onFault({ code, message }) {
-      const more = throttle(code);
-      if (more) log.error({ code, why: message, ...more }, 'the store cannot be written: deliveries wait, at most 8 s');
+      if (throttle(code))
+        log.error({ code, why: message }, 'the store cannot be written: deliveries wait, at most 8 s');
     },
   });
   const health = createHealth(commit, clock, log);

@@ -80,8 +80,8 @@ function logEnd(options: AttemptOptions, outcome: Outcome | null, failure: Scope
   const { log, throttle, handler, event, task } = options;
   if (!outcome || outcome.as === 'done' || outcome.as === 'skipped') return;
   if (outcome.as === 'completed' && !failure) return;
-  const more = throttle ? throttle(`${outcome.as} ${handler.name}`) : {};
+  if (throttle?.(`${outcome.as} ${handler.name}`) === false) return;
   const error = failure && loggable(failure.error, handler.file);
-  const fields = { handler: handler.name, key: event.key, attempt: attemptOf(task), ...error, ...more };
-  if (more) log[outcome.as === 'dead' ? 'error' : 'warn'](fields, WORDS[outcome.as]);
+  const fields = { handler: handler.name, key: event.key, attempt: attemptOf(task), ...error };
+  log[outcome.as === 'dead' ? 'error' : 'warn'](fields, WORDS[outcome.as]);
 }

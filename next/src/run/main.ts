@@ -17,8 +17,8 @@ import { Runner } from './runner.ts';
 import { setUp } from './setup.ts';
 import { traceErrors, type Scope } from './stray.ts';
 
-/** A process for suspects ends after this time without one. */
-const IDLE_MS = 5_000;
+/** A process for suspects ends after this time without one: where one process died, another often follows. */
+const IDLE_MS = 15_000;
 /** What runs at a stop gets this long; main waits a little longer. */
 const DRAIN_MS = 7_500;
 
@@ -101,7 +101,9 @@ async function setUpOne(handler: Loaded, file: HandlerFile): Promise<HandlerFile
 }
 
 function onTurn(result: TurnResult): void {
+  const isNew = result.suspects > suspects;
   ({ suspects } = result);
+  if (isNew) void say({ type: 'alive', rss: 0, suspects });
   if (result.claims.length > 0 && !claimed) {
     claimed = true;
     void say({ type: 'claimed' });

@@ -10,7 +10,7 @@ export interface Load {
   meanMs: number | null;
 }
 
-/** A chain ends about then, so that a lane's waiting tasks are seen by the next turn. */
+/** A chain ends about then. */
 export const CHAIN_MS = 50;
 const CHAIN = 64;
 /** Tasks that one turn claims for a handler. */

@@ -44,7 +44,7 @@ export class Runner {
     this.#options = options;
     this.#throttle = createThrottle(monotonic);
     this.#planner = new Planner(handlers, options.scopes, cache, monotonic);
-    this.#pool = new Pool({ ...options, cache, onFree: () => this.#loop.wake() });
+    this.#pool = new Pool({ ...options, throttle: this.#throttle, cache, onFree: () => this.#loop.wake() });
     this.#loop = startLoop(
       () => this.#step(),
       (error) => this.#recover(error),
@@ -117,9 +117,9 @@ export class Runner {
   /** Faults of the store that may pass. What ended is settled later; nothing is judged. */
   #recover(error: unknown): number {
     if (!(error instanceof StoreError) || !['busy', 'full', 'io'].includes(error.code)) throw error;
-    const more = this.#throttle(error.code);
-    const fields = { code: error.code, why: describe(error).message, ...more };
-    if (more) this.#options.log.error(fields, 'the store fails: handlers wait until it works again');
+    const fields = { code: error.code, why: describe(error).message };
+    if (this.#throttle(error.code))
+      this.#options.log.error(fields, 'the store fails: handlers wait until it works again');
     return FAULT_MS;
   }
 }

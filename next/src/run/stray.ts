@@ -70,11 +70,10 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
   /** To what is still at work. Otherwise only the log is left. */
   function give(error: unknown, scope: Scope | undefined): void {
     if (scope?.fail(error)) return;
-    const more = throttle(scope?.about.handler ?? '');
     const words = scope
       ? 'a handler left work behind that failed after its end: await every promise, clear every timer'
       : 'a rejection is unhandled: await every promise';
-    if (more) log.error({ ...scope?.about, ...loggable(error, scope?.file), ...more }, words);
+    if (throttle(scope?.about.handler ?? '')) log.error({ ...scope?.about, ...loggable(error, scope?.file) }, words);
   }
 
   process.on('unhandledRejection', (error) => give(error, scopes.getStore()));

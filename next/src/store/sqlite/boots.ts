@@ -18,7 +18,6 @@ export function createBoots(db: Db, lanes: Lanes) {
   const remove = db.sql('delete from boots where id = ?');
   const held = db.value<number>('select id from lanes where boot = ?');
   const free = db.sql('update lanes set boot = null, claim = null, claimed_to = null where id = ?');
-  // A task that came lower meanwhile is counted too: it was not running, and loses nothing but company.
   const blame = db.sql<{
     event: number;
     handler: number;

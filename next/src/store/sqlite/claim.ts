@@ -19,8 +19,7 @@ type Head = [
 ];
 
 const statements = (db: Db) => ({
-  // One select for many lanes, because each select costs as much as ten rows of it. The cross join keeps the order: lanes
-  // by due time, and of each its lowest waiting cursors by their index.
+  // One select for many lanes, because one costs as much as ten rows. The cross join keeps the order of both.
   heads: db
     .sql<Head>(`select l.id, t.event, cast(t.cursor as text),
       t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor), t.due_at, t.crashes, t.attempts, t.failed_at, t.notes

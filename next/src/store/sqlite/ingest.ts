@@ -55,7 +55,7 @@ export class Ingest implements IngestStore {
 
   accept({ readings, counts = {}, state = {}, proves }: Parameters<IngestStore['accept']>[0]): Promise<Verdict[]> {
     return this.#db.write(() => {
-      // Stamped inside the transaction, so that the order of receipt is that of `seq`.
+      // Inside the transaction, so that receipts come in the order of `seq`.
       const now = this.#clock.now();
       const batch: Batch = { now, floor: this.#state.cursor('floor'), counts: { ...counts }, days: new Map() };
       const verdicts = this.#all(readings, batch);

@@ -1,0 +1,114 @@
+// The main process: it takes the store, answers deliveries, and watches the processes beside it.
+import { flushCompileCache } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { systemClock as clock } from '../base/clock.ts';
+import { EXIT } from '../base/errors.ts';
+import { createLog } from '../base/log.ts';
+import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
+import { Processes } from './processes.ts';
+import { createReceiver } from '../receive/receiver.ts';
+import { listen } from '../receive/server.ts';
+import { takeStore } from '../store/sqlite/open.ts';
+import { StoreError } from '../store/store.ts';
+import { VERSION as version } from '../version.ts';
+
+const TICK_MS = 1_000;
+/** Ticks between two reports of this process to the store. */
+const REPORT_TICKS = 2;
+/** At a stop the port stays open for this long, so that a proxy sees /readyz. */
+const NOTICE_MS = 500;
+/** What drains longer is cut off. */
+const DRAIN_MS = 1_000;
+
+const REPLACED =
+  'the file of the store was replaced or deleted: deliveries get 503. Stop the kit, then put a backup in its place with npx kit restore';
+
+async function start(): Promise<void> {
+  let env = readEnv();
+  const config = loadConfig(env);
+  const log = createLog('receive', config.LOG_LEVEL);
+  const taken = takeStore(config.storePath);
+  let newest = taken.newest();
+  let isReplaced = false;
+  let stopping = false;
+  const processes = new Processes({ env: () => env, newest: () => newest, log });
+  const { store, reopen, makeRoom } = taken;
+  const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced, reopen, makeRoom };
+  const receiver = createReceiver({ config, store, clock, log, ...wiring });
+  await listen(receiver.server, 'PORT', config.PORT, config.HOST);
+  processes.start();
+  const { port } = receiver.server.address() as AddressInfo;
+  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath }, 'ready for deliveries');
+  flushCompileCache();
+
+  let ticks = 0;
+  setInterval(() => {
+    processes.tick();
+    if (!isReplaced && taken.check() === 'replaced') {
+      isReplaced = true;
+      log.fatal(REPLACED);
+      void processes.stop(0);
+    }
+    if (isReplaced) return;
+    const states = { receive: 'up', ...processes.states() };
+    if (ticks++ % REPORT_TICKS === 0)
+      receiver.set('kit', { at: clock.now(), pid: process.pid, version, processes: states });
+    void receiver.flush();
+  }, TICK_MS);
+
+  async function stop(signal: string): Promise<void> {
+    if (stopping) process.exit(EXIT.failed);
+    stopping = true;
+    log.info({ signal }, 'stopping: deliveries are taken until handlers have ended');
+    receiver.stopSoon();
+    await Promise.all([processes.stop(), sleep(NOTICE_MS)]);
+    await Promise.race([receiver.drain(), sleep(DRAIN_MS)]);
+    await Promise.race([receiver.flush(), sleep(DRAIN_MS)]);
+    taken.release();
+    log.info('stopped');
+    process.exit(EXIT.done);
+  }
+
+  async function reload(): Promise<void> {
+    const changed = read(log);
+    if (!changed || stopping || isReplaced) return;
+    ({ env } = changed);
+    newest = taken.newest();
+    receiver.useSecrets(changed.config);
+    await processes.reload();
+    log.info('reloaded: secrets, handlers and variables are those of now; PORT and HOST need a restart');
+  }
+  onSignals(stop, reload);
+}
+
+function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {
+  for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
+  // One after another: two at once would each start processes.
+  let reloading = Promise.resolve();
+  process.on('SIGHUP', () => {
+    reloading = reloading.then(reload);
+  });
+}
+
+function read(log: ReturnType<typeof createLog>): { env: ReturnType<typeof readEnv>; config: Config } | undefined {
+  try {
+    const env = readEnv();
+    return { env, config: loadConfig(env) };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
+    return undefined;
+  }
+}
+
+/** Faults that a person must put right end with 78, so that a service manager does not try again. */
+async function refuse(error: unknown): Promise<never> {
+  if (!(error instanceof ConfigError) && !(error instanceof StoreError)) throw error;
+  process.stderr.write(`${error.message}\n`);
+  process.exit(
+    error instanceof StoreError && ['busy', 'io', 'full'].includes(error.code) ? EXIT.unreachable : EXIT.configuration,
+  );
+}
+
+await start().catch(refuse);

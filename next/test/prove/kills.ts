@@ -1,0 +1,57 @@
+// SIGKILL of one process, or of all, at random moments under load.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startKit, until } from '../harness.ts';
+import { unless, type Options, type Row } from './report.ts';
+import { createSender } from './sender.ts';
+import { COUNTING, look } from './store.ts';
+
+const KILLS = { short: 8, long: 500 };
+const VICTIMS = ['run/main', 'keep/main', 'main', 'all'] as const;
+/** A fresh store after this many kills, because the checks read all of it. */
+const ROUNDS = 50;
+const READY_MS = 1_500;
+
+export async function kills({ short, progress }: Options): Promise<Row[]> {
+  const most = short ? KILLS.short : KILLS.long;
+  const violations: string[] = [];
+  let [killed, events, slowest] = [0, 0, 0];
+  while (killed < most) {
+    const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env: { ORDER_WINDOW_MS: '50' } });
+    const sender = createSender(() => kit.url);
+    const sending = sender.run(200);
+    for (let round = 0; round < ROUNDS && killed < most; round++, killed++) {
+      await sleep(Math.random() * 800);
+      const victim = VICTIMS[killed % VICTIMS.length] ?? 'all';
+      if (victim === 'all') await kit.kill();
+      else {
+        const [pid] = victim === 'main' ? kit.pids() : kit.pids(victim);
+        if (pid !== undefined) process.kill(pid, 'SIGKILL');
+      }
+      if (victim === 'main' || victim === 'all') {
+        const ms = await kit.start();
+        slowest = Math.max(slowest, ms);
+      }
+      violations.push(
+        ...look(kit.folder, sender.acknowledged.slice()).violations.map((one) => `kill ${killed} of ${victim}: ${one}`),
+      );
+    }
+    await sender.stop();
+    await sending;
+    await until(
+      'everything to be handled',
+      () => look(kit.folder, []).done >= sender.acknowledged.length,
+      90_000,
+    ).catch((error: unknown) =>
+      violations.push(`${String(error)}: ${look(kit.folder, []).done} of ${sender.acknowledged.length}`),
+    );
+    violations.push(...look(kit.folder, sender.acknowledged).violations);
+    events += sender.acknowledged.length;
+    await kit.stop();
+    progress(`${killed} of ${most} kills, ${violations.length} violations`);
+  }
+  violations.push(...unless(short || slowest <= READY_MS, `ready only after ${Math.round(slowest)} ms`));
+  const seen = `${killed} kills, ${events} deliveries acknowledged, ready after ${Math.round(slowest)} ms at most`;
+  return [
+    { what: 'SIGKILL of run, keep, main, all at random moments under 200 deliveries a second', seen, violations },
+  ];
+}

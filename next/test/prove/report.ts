@@ -1,0 +1,18 @@
+// What a campaign reports: what was tried, what was seen, and each violation as a sentence.
+
+export interface Row {
+  what: string;
+  seen: string;
+  violations: string[];
+}
+
+export interface Options {
+  short: boolean;
+  progress: (line: string) => void;
+}
+
+/** A violation if the condition does not hold. */
+export const unless = (holds: boolean, words: string): string[] => (holds ? [] : [words]);
+
+export const percentile = (values: number[], part: number): number =>
+  values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(values.length * part) - 1)] ?? NaN;
