@@ -5,14 +5,6 @@ import { masked } from './secrets.ts';
 
 export type { Logger };
 
-/** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */
-const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
-
-/** Text from outside, safe on a terminal. */
-export function shown(text: string): string {
-  return text.replaceAll(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-
 /** JSON lines. For people: `npm start | npx pino-pretty`. */
 export function createLog(role: string, level: string): Logger {
   const destination = pino.destination({ fd: 1, sync: true });

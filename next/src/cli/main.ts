@@ -3,7 +3,6 @@ import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
-import { shown } from '../base/log.ts';
 import { ConfigError, loadConfigOfRun, readEnv } from '../config.ts';
 import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
@@ -12,7 +11,7 @@ import { openForPeople } from '../operations/store/open.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
-import { table } from './table.ts';
+import { shown, table } from './table.ts';
 
 /** A command waits this long for the store's lock. */
 const BUSY_MS = 5_000;

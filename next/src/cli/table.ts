@@ -29,3 +29,11 @@ function cell(value: unknown): string {
   if (value === null || value === undefined) return '';
   return (typeof value === 'string' ? value : JSON.stringify(value)).replaceAll(/\s+/g, ' ');
 }
+
+/** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */
+const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+/** Text from outside, safe on a terminal. */
+export function shown(text: string): string {
+  return text.replaceAll(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}

@@ -11,7 +11,6 @@ export interface Child {
   stop: () => unknown;
 }
 
-/** Call it when the process begins to work. */
 export function onOrders({ wake, stop }: Child): void {
   process.on('message', (order: Order) => order.type === 'wake' && wake());
   process.once('SIGTERM', stop);

@@ -8,28 +8,10 @@ import { readDelivery } from '../wire/event.ts';
 import { receivedHeaders } from '../wire/headers.ts';
 import { isSigned, readSignatures, readTimestamp } from '../wire/signature.ts';
 import type { BodyReader } from './body.ts';
+import { CAUSES, type Cause } from './causes.ts';
 import { Unavailable, type Commit } from './commit.ts';
 import type { Health } from './health.ts';
 import { closeAfter } from './server.ts';
-
-/** Why a request is refused, and with which status. `failure`: if the service sent it, it counts one of its 15. */
-export const CAUSES = {
-  path: { status: 404, failure: false },
-  method: { status: 405, failure: false },
-  bad_http: { status: 400, failure: false },
-  content_encoding: { status: 415, failure: true },
-  no_signature: { status: 401, failure: false },
-  bad_timestamp: { status: 401, failure: false },
-  body_limit: { status: 413, failure: true },
-  body_aborted: { status: 408, failure: false },
-  body_stalled: { status: 408, failure: true },
-  no_room: { status: 503, failure: true },
-  bad_signature: { status: 401, failure: true },
-  clock_skew: { status: 401, failure: true },
-  store: { status: 503, failure: true },
-} as const;
-
-export type Cause = keyof typeof CAUSES;
 
 const DAY_SECONDS = 86_400;
 

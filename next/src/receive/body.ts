@@ -1,12 +1,11 @@
 // Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
 // before they are verified). Large bodies share a memory budget: one is not read before there is room for it.
 import type { IncomingMessage } from 'node:http';
+import { createRoom } from './room.ts';
 
 /** Bytes. Smaller bodies need no room: connections are limited. */
 const SMALL = 64 * 1_024;
 const BUDGET = 32 * 2 ** 20;
-/** The service waits 10 s for an answer. */
-const ROOM_MS = 8_000;
 /** A large body without progress is cut: it holds room that others wait for. */
 const STALL_MS = 2_000;
 
@@ -83,36 +82,4 @@ function collect(
     if (request.listenerCount('error') === 0) request.on('error', () => {});
     request.resume();
   });
-}
-
-/** First come, first served. */
-function createRoom(budget: number) {
-  let free = budget;
-  let waiting: { bytes: number; grant: () => void }[] = [];
-
-  function next(): void {
-    for (let [first] = waiting; first && (first.bytes <= free || free === budget); [first] = waiting) {
-      waiting.shift();
-      free -= first.bytes;
-      first.grant();
-    }
-  }
-
-  return {
-    /** Resolves to a function that gives the room back. Undefined: there was none in time. */
-    take: (bytes: number): Promise<(() => void) | undefined> =>
-      new Promise((resolve) => {
-        const release = (): void => {
-          free += bytes;
-          next();
-        };
-        const mine = { bytes, grant: (): void => (clearTimeout(timer), resolve(release)) };
-        const timer = setTimeout(() => {
-          waiting = waiting.filter((one) => one !== mine);
-          resolve(undefined);
-        }, ROOM_MS);
-        waiting.push(mine);
-        next();
-      }),
-  };
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import type { Verdict } from '../store/store.ts';
-import { CAUSES, type Cause } from './app.ts';
+import { CAUSES, type Cause } from './causes.ts';
 import type { Commit } from './commit.ts';
 
 export type Health = ReturnType<typeof createHealth>;
@@ -34,7 +34,6 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
       }
       note(cause, { cause, status }, 'a request was refused: see npx kit status');
     },
-    /** An answer broke off. */
     broke: (error: unknown): void => note('broke', loggable(error), 'an answer broke off'),
   };
 }

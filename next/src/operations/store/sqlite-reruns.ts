@@ -5,8 +5,7 @@ import type { NewTask, StoredEvent } from '../../store/work.ts';
 import type { Boots } from '../../store/sqlite/boots.ts';
 import { STATES, type Counters, type createCounters } from '../../store/sqlite/counters.ts';
 import type { Db } from '../../store/sqlite/database.ts';
-import type { Tasks } from '../../store/sqlite/fan-out.ts';
-import type { Lanes } from '../../store/sqlite/lanes.ts';
+import type { Lanes, Tasks } from '../../store/sqlite/lanes.ts';
 import { EVENT, toEvent, type EventRow } from '../../store/sqlite/rows.ts';
 
 /** Tasks of a page. */

@@ -2,11 +2,12 @@
 // is. What is new is inserted at once, because nearly everything is; only the rest is looked up.
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { iso, type Clock } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
 import { describe } from '../../base/errors.ts';
 import { isBehind, type Cursor } from '../../wire/cursor.ts';
 import { dataOf, type Arrival, type Reading, type Unreadable } from '../../wire/event.ts';
 import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
+import { noteDay, type Days } from './daily.ts';
 import { faultOf, type Db } from './database.ts';
 import { ORIGINS, originOf } from './rows.ts';
 import type { State } from './state.ts';
@@ -102,7 +103,7 @@ export class Ingest implements IngestStore {
       !isRemoved &&
       this.#sql.insert.run(cursor, id, type, session, createdAt, batch.now, bit, bit, body).changes > 0
     ) {
-      noteDay(event, batch);
+      noteDay(event, batch.now, batch.days);
       add(batch.counts, 'events');
       return 'new';
     }
@@ -157,20 +158,7 @@ interface Batch {
   now: number;
   floor: Cursor | null;
   counts: Counts;
-  days: Map<string, { row: (string | number | undefined)[]; count: number }>;
-}
-
-const MINUTE_MS = 60_000;
-/** Minutes. An event counts at the highest that it reaches. */
-const LATE = [1_440, 60, 5, 1, 0];
-
-/** How an event came first, and how late: what webhooks lose. */
-function noteDay({ type, origin, createdAt }: Arrival, { now, days }: Batch): void {
-  const late = createdAt === null ? -1 : (LATE.find((least) => now - createdAt >= least * MINUTE_MS) ?? 0);
-  const key = `${type} ${origin} ${late}`;
-  const known = days.get(key);
-  if (known) known.count++;
-  else days.set(key, { row: [iso(now)?.slice(0, 10), type, ORIGINS[origin], late], count: 1 });
+  days: Days;
 }
 
 function add(counts: Counts, name: string): void {

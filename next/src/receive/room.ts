@@ -1,0 +1,34 @@
+// Memory for large bodies: first come, first served, for as long as the service waits.
+
+const ROOM_MS = 8_000;
+
+export function createRoom(budget: number) {
+  let free = budget;
+  let waiting: { bytes: number; grant: () => void }[] = [];
+
+  function next(): void {
+    for (let [first] = waiting; first && (first.bytes <= free || free === budget); [first] = waiting) {
+      waiting.shift();
+      free -= first.bytes;
+      first.grant();
+    }
+  }
+
+  return {
+    /** Resolves to a function that gives the room back. Undefined: there was none in time. */
+    take: (bytes: number): Promise<(() => void) | undefined> =>
+      new Promise((resolve) => {
+        const release = (): void => {
+          free += bytes;
+          next();
+        };
+        const mine = { bytes, grant: (): void => (clearTimeout(timer), resolve(release)) };
+        const timer = setTimeout(() => {
+          waiting = waiting.filter((one) => one !== mine);
+          resolve(undefined);
+        }, ROOM_MS);
+        waiting.push(mine);
+        next();
+      }),
+  };
+}
