@@ -76,7 +76,7 @@ export class Ingest implements IngestStore {
       Object.assign(batch, together);
       return verdicts;
     } catch (error) {
-      if (faultOf(error) instanceof StoreError) throw error;
+      if (faultOf(error) instanceof StoreError || !this.#db.raw.inTransaction) throw error;
       batch.days.clear();
     }
     return readings.map((reading) => {

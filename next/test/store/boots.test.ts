@@ -1,0 +1,120 @@
+// Who runs handlers: deaths, suspects, orphans, and what an attempt commits for its own task.
+import { expect, test } from 'vitest';
+import type { Claim } from '../../src/store/work.ts';
+import { createWorld, over, type World } from './fixture.ts';
+
+const ARRIVAL = [{ name: 'h', order: 'arrival' as const }];
+
+async function claimed(world: World): Promise<Claim> {
+  const [claim] = await world.settle();
+  if (!claim) throw new Error('nothing was claimed');
+  return claim;
+}
+
+/** The next suspect, claimed by a process of its own. */
+async function suspect(world: World): Promise<{ claim: Claim | undefined; boot: number }> {
+  const { boot } = await world.store.work.begin('suspect-1', true);
+  const { claims } = await world.turn([], { suspects: true, boot });
+  return { claim: claims[0], boot };
+}
+
+test('what ran when run died runs apart, one task at a time, and its lane goes on afterwards', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 });
+  await claimed(world);
+  await world.begin(true);
+  await world.accept({ cursor: 3 });
+  const { claims, suspects } = await world.turn();
+  expect([claims, suspects]).toEqual([[], 1]);
+  const { claim, boot } = await suspect(world);
+  expect([world.cursors(claim), claim?.tasks[0]?.crashes, claim?.tasks[0]?.attempts]).toEqual([['1'], 4, 0]);
+  expect((await world.turn([], { suspects: true, boot })).claims.length).toBe(0);
+  if (claim) await world.turn([over(claim)], { suspects: true, boot, tasks: 0 });
+  const next = await world.turn([], { suspects: true, boot });
+  expect(world.cursors(next.claims[0])).toEqual(['2']);
+  await world.turn(
+    next.claims.map((one) => over(one)),
+    { suspects: true, boot, tasks: 0 },
+  );
+  expect(world.cursors(await claimed(world))).toEqual(['3']);
+});
+
+test('the third death of run makes a dead letter; deaths of the whole kit weigh a quarter', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.accept({ cursor: 1 });
+  await claimed(world);
+  await world.begin(false);
+  expect(world.rows('select state, crashes, attempts from tasks')).toEqual([{ state: 0, crashes: 1, attempts: 0 }]);
+  for (let n = 0; n < 3; n++) await suspect(world);
+  await world.store.work.begin('suspect-1', true);
+  expect(world.rows('select state, crashes from tasks')).toEqual([{ state: 3, crashes: 13 }]);
+  expect(world.rows('select waiting, dead from handlers')).toEqual([{ waiting: 0, dead: 1 }]);
+});
+
+test('a boot that has given everything back counts nothing', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  await world.turn([{ claim, outcomes: [], free: true }], { tasks: 0 });
+  await world.store.work.end(world.boot);
+  await world.begin(false);
+  expect((await claimed(world)).tasks[0]).toMatchObject({ crashes: 0, attempts: 0 });
+});
+
+test('an orphan writes nothing', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  const old = world.boot;
+  await world.begin(true);
+  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  await expect(world.turn([over(claim)], { boot: old })).rejects.toMatchObject({ code: 'orphan' });
+  await expect(world.store.work.complete(claim, task, () => {})).rejects.toMatchObject({ code: 'orphan' });
+  await expect(world.store.work.note(claim, task, 'n', '1')).rejects.toMatchObject({ code: 'orphan' });
+  expect(world.count('select state from tasks')).toBe(0);
+});
+
+test('the user’s writes and the end of the task are one commit', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const write = (n: number) => (tx: { run: (sql: string, n: number) => unknown }) =>
+    tx.run('insert into mine values (?)', n);
+  const failing = world.store.work.complete(claim, task, async (tx) => {
+    await write(1)(tx);
+    throw new Error('no');
+  });
+  await expect(failing).rejects.toThrow('no');
+  expect(await world.store.work.complete({ ...claim, claim: 99 }, task, write(2))).toBe(false);
+  expect(await world.store.work.complete(claim, task, write(3))).toBe(true);
+  expect(world.rows('select n, typeof(n) as type from mine')).toEqual([{ n: 3, type: 'integer' }]);
+  expect(world.rows('select done, waiting from handlers')).toEqual([{ done: 1, waiting: 0 }]);
+  await expect(world.store.work.complete(claim, task, write(4))).rejects.toThrow('ended already');
+});
+
+test('work that awaits something else is rolled back after a second, and says so', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const hanging = world.store.work.complete(claim, task, async (tx) => {
+    await tx.run('insert into mine values (1)');
+    await new Promise(() => {});
+  });
+  await expect(hanging).rejects.toThrow('await nothing in it but its tx');
+  expect(world.count('select count(*) from mine')).toBe(0);
+});
+
+test('notes stay with the task', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  expect(await world.store.work.note(claim, task, 'sent', '{"n":1}')).toBe(true);
+  const [again] = await world.settle([{ claim, outcomes: [], free: true }]);
+  expect(again?.tasks[0]?.notes).toEqual({ sent: { n: 1 } });
+  expect(await world.store.work.note(claim, task, 'sent', '2')).toBe(false);
+});

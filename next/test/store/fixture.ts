@@ -1,0 +1,176 @@
+// A store on a file of its own, with a clock that the test sets, and a driver that plays `run` in plain steps.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { openForPeople, openReruns } from '../../src/operations/store/open.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Claim, Ended, NewTask, Order, Outcome, StoredEvent, TurnResult } from '../../src/store/work.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import type { Origin, Reading } from '../../src/wire/event.ts';
+
+export const WINDOW = 100;
+
+export interface Wanted {
+  id?: string | null;
+  cursor?: number | null;
+  type?: string;
+  session?: string | null;
+  origin?: Origin;
+  data?: object;
+}
+
+let ids = 0;
+
+export function reading({
+  id = `i${++ids}`,
+  cursor = null,
+  type = 'A',
+  session = null,
+  origin = 'webhook',
+  data = {},
+}: Wanted = {}): Reading {
+  const isReplayed = origin === 'replay' || origin === 'stream';
+  const own = { [type]: data };
+  const body = Buffer.from(JSON.stringify(isReplayed ? own : { id, type, data: own }));
+  const text = cursor === null ? null : (String(cursor) as Cursor);
+  return { event: { origin, cursor: text, id: isReplayed ? null : id, type, session, createdAt: null, body } };
+}
+
+export interface HandlerDef {
+  name: string;
+  order?: Order;
+  on?: string[];
+  lane?: (event: StoredEvent) => string | null;
+}
+
+export function createWorld(defs: HandlerDef[] = [{ name: 'h' }], file = newFile()) {
+  const world = new World(file, defs);
+  onTestFinished(() => world.close());
+  return world;
+}
+
+function newFile(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-store-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return join(folder, 'events.db');
+}
+
+export class World {
+  now = 1_000_000;
+  boot = 0;
+  readonly file: string;
+  readonly defs: HandlerDef[];
+  readonly store: ReturnType<typeof openSqlite>;
+  readonly people: ReturnType<typeof openForPeople>;
+  readonly reruns: ReturnType<typeof openReruns>;
+  readonly clock = { now: (): number => this.now, monotonic: (): number => this.now };
+  ids = new Map<string, number>();
+  #claim = 1;
+
+  constructor(file: string, defs: HandlerDef[]) {
+    this.file = file;
+    this.defs = defs;
+    this.store = openSqlite(file, { synchronous: 'normal', clock: this.clock });
+    this.people = openForPeople(this.store.db, this.store.db, this.clock);
+    this.reruns = openReruns(this.store.db, this.clock);
+  }
+
+  async begin(restart = false): Promise<this> {
+    ({ boot: this.boot } = await this.store.work.begin('live', restart));
+    await this.load();
+    return this;
+  }
+
+  async load(present: HandlerDef[] = this.defs, broken: HandlerDef[] = []): Promise<void> {
+    const newest = this.count('select coalesce(max(seq), 0) from events');
+    const files = present.map(({ name }) => ({
+      name,
+      file: `/${name}.ts`,
+      fault: broken.some((one) => one.name === name) ? 'broken' : null,
+    }));
+    this.ids = await this.store.work.register(files, newest);
+  }
+
+  accept(...list: (Wanted | Reading)[]): ReturnType<typeof this.store.ingest.accept> {
+    const readings = list.map((one) => ('event' in one || 'unreadable' in one ? one : reading(one)));
+    return this.store.ingest.accept({ readings });
+  }
+
+  plan(id: number, events: StoredEvent[]): NewTask[] {
+    const def = this.defs.find(({ name }) => this.ids.get(name) === id);
+    return events
+      .filter(({ type }) => def?.on === undefined || def.on.includes(type))
+      .map((event) => ({
+        handler: id,
+        event: event.seq,
+        cursor: event.cursor,
+        receivedAt: event.receivedAt,
+        lane: def?.lane ? def.lane(event) : 'lane',
+      }));
+  }
+
+  async turn(
+    ended: Ended[] = [],
+    { tasks = 100, chain = 8, suspects = false, boot = this.boot } = {},
+  ): Promise<TurnResult> {
+    const look = await this.store.work.look(suspects ? [] : [...this.ids.values()]);
+    const fanOut = look.handlers.flatMap(({ id, position }) => {
+      const page = look.pages.get(position);
+      return page && [...this.ids.values()].includes(id)
+        ? [{ handler: id, from: position, upTo: page.upTo, tasks: this.plan(id, page.events) }]
+        : [];
+    });
+    const rooms = [...this.ids].map(([name, handler]) => {
+      const { order = 'window' } = this.defs.find((def) => def.name === name) ?? {};
+      return { handler, order, windowMs: WINDOW, chain, tasks };
+    });
+    const result = await this.store.work.turn({ boot, look, ended, fanOut, rooms, claim: this.#claim, suspects });
+    this.#claim += result.claims.length;
+    return result;
+  }
+
+  /** Until everything is fanned out. */
+  async settle(ended: Ended[] = []): Promise<Claim[]> {
+    const claims: Claim[] = [];
+    for (let list = ended; ; list = []) {
+      const { claims: found, more } = await this.turn(list);
+      claims.push(...found);
+      if (!more) return claims;
+    }
+  }
+
+  cursors(claim: Claim | undefined): (string | null)[] {
+    return (claim?.tasks ?? []).map(
+      ({ event }) => this.value(`select cast(cursor as text) from events where seq = ${event}`) as string | null,
+    );
+  }
+
+  value(sql: string): unknown {
+    return this.store.db.raw.prepare(sql).pluck().get();
+  }
+
+  count(sql: string): number {
+    return Number(this.value(sql));
+  }
+
+  rows(sql: string): unknown[] {
+    return this.store.db.raw.prepare(sql).all();
+  }
+
+  close(): void {
+    this.store.close();
+  }
+}
+
+/** How all tasks of a claim ended. */
+export function over(claim: Claim, as: 'done' | 'skipped' | 'dead' = 'done'): Ended {
+  return { claim, outcomes: claim.tasks.map(({ event }) => ({ event, as, error: null })), free: true };
+}
+
+/** The first task fails, and is due again then. */
+export function failed(claim: Claim, dueAt: number, { aside = false, spent = true } = {}): Ended {
+  const event = claim.tasks[0]?.event ?? 0;
+  const outcome: Outcome = { event, as: 'again', error: 'no', dueAt, spent, aside };
+  return { claim, outcomes: [outcome], free: true };
+}

@@ -1,0 +1,179 @@
+// The one door: which stored event an arrival is.
+import { expect, test } from 'vitest';
+import { createWorld, reading } from './fixture.ts';
+
+test.each<[string, Parameters<typeof reading>[0][], string[]]>([
+  [
+    'the same id and cursor again is a duplicate',
+    [
+      { id: 'a', cursor: 1 },
+      { id: 'a', cursor: 1 },
+    ],
+    ['new', 'duplicate'],
+  ],
+  [
+    'replay of a webhook is a duplicate',
+    [
+      { id: 'a', cursor: 1 },
+      { cursor: 1, origin: 'replay' },
+    ],
+    ['new', 'duplicate'],
+  ],
+  [
+    'a webhook after replay is a duplicate',
+    [
+      { cursor: 1, origin: 'replay' },
+      { id: 'a', cursor: 1 },
+    ],
+    ['new', 'duplicate'],
+  ],
+  [
+    'the same id with other data is a conflict',
+    [
+      { id: 'a', cursor: 1 },
+      { id: 'a', cursor: 1, data: { n: 2 } },
+    ],
+    ['new', 'conflict'],
+  ],
+  [
+    'the same cursor under another id with equal data is a duplicate',
+    [
+      { id: 'a', cursor: 1 },
+      { id: 'b', cursor: 1 },
+    ],
+    ['new', 'duplicate'],
+  ],
+  [
+    'the same cursor under another id with other data is a conflict',
+    [
+      { id: 'a', cursor: 1 },
+      { id: 'b', cursor: 1, data: { n: 2 } },
+    ],
+    ['new', 'conflict'],
+  ],
+  [
+    'the same id with another cursor is a conflict',
+    [
+      { id: 'a', cursor: 1 },
+      { id: 'a', cursor: 2 },
+    ],
+    ['new', 'conflict'],
+  ],
+  [
+    'the same cursor with another type is a conflict',
+    [
+      { id: 'a', cursor: 1 },
+      { cursor: 1, type: 'B', origin: 'replay' },
+    ],
+    ['new', 'conflict'],
+  ],
+  [
+    'the same cursor of another session is a conflict',
+    [
+      { id: 'a', cursor: 1, session: 's' },
+      { cursor: 1, session: 't', origin: 'replay' },
+    ],
+    ['new', 'conflict'],
+  ],
+  [
+    'an id and a cursor of two rows are a conflict',
+    [
+      { id: 'a', cursor: 1 },
+      { id: 'b', cursor: 2 },
+      { id: 'a', cursor: 2 },
+    ],
+    ['new', 'new', 'conflict'],
+  ],
+  ['ids that differ by case are two events', [{ id: 'a' }, { id: 'A' }], ['new', 'new']],
+  [
+    'no cursor and no session contradict nothing',
+    [{ id: 'a' }, { id: 'a', cursor: 1, session: 's' }],
+    ['new', 'duplicate'],
+  ],
+])('%s', async (_, list, verdicts) => {
+  const world = createWorld();
+  expect(await world.accept(...list.map((one) => reading(one)))).toEqual(verdicts);
+});
+
+test('the row gets what it lacks, and the origin', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 5, origin: 'replay' });
+  await world.accept({ id: 'a', cursor: 5, session: 's' });
+  expect(world.rows('select cast(cursor as text) as c, id, session, origins, deliveries from events')).toEqual([
+    { c: '5', id: 'a', session: 's', origins: 3, deliveries: 2 },
+  ]);
+});
+
+test('an erased row equals anything', async () => {
+  const world = createWorld();
+  await world.accept({ id: 'a', cursor: 1 });
+  world.store.db.raw.exec('update events set body = null');
+  expect(await world.accept({ id: 'a', cursor: 1, data: { other: 1 } })).toEqual(['duplicate']);
+});
+
+test('what replay shows at or below the floor was removed; an unknown webhook is always new', async () => {
+  const world = createWorld();
+  world.store.db.raw.exec("insert into state values ('floor', 10)");
+  const verdicts = await world.accept(
+    { cursor: 10, origin: 'replay' },
+    { cursor: 9, origin: 'stream' },
+    { id: 'a', cursor: 8 },
+    { cursor: 11, origin: 'replay' },
+  );
+  expect(verdicts).toEqual(['removed', 'removed', 'new', 'new']);
+});
+
+test('a page and the watermark that it proves are one transaction', async () => {
+  const world = createWorld();
+  world.store.db.raw.exec("insert into state values ('watermark', 5)");
+  const proves = (from: string, to: string) => ({ readings: [], proves: { from: from as never, to: to as never } });
+  const watermark = (): unknown => world.value("select value from state where name = 'watermark'");
+  await world.store.ingest.accept(proves('7', '9'));
+  expect(watermark()).toBe(5);
+  await world.store.ingest.accept(proves('4', '9'));
+  expect(watermark()).toBe(9);
+  await world.store.ingest.accept(proves('4', '8'));
+  expect(watermark()).toBe(9);
+  await world.accept({ id: 'far', cursor: 1_000 });
+  expect(watermark()).toBe(9);
+  world.store.db.raw.exec(
+    "create trigger no before insert on events when new.id = 'bad' begin select raise(rollback, 'no'); end",
+  );
+  await expect(
+    world.store.ingest.accept({ ...proves('9', '12'), readings: [reading({ id: 'bad' })] }),
+  ).rejects.toThrow();
+  expect(watermark()).toBe(9);
+});
+
+test('a reading that the store refuses is quarantined alone', async () => {
+  const world = createWorld();
+  world.store.db.raw.exec(
+    "create trigger no before insert on events when new.id = 'bad' begin select raise(abort, 'no'); end",
+  );
+  expect(await world.accept({ id: 'a' }, { id: 'bad' }, { id: 'b' })).toEqual(['new', 'quarantined', 'new']);
+  expect(world.count('select count(*) from quarantine')).toBe(1);
+  expect(world.rows("select name, value from state where name in ('events', 'quarantined') order by name")).toEqual([
+    { name: 'events', value: 2 },
+    { name: 'quarantined', value: 1 },
+  ]);
+});
+
+test('the same unreadable bytes are one row with a count', async () => {
+  const world = createWorld();
+  const unreadable = {
+    unreadable: { origin: 'webhook' as const, cursor: null, body: Buffer.from('{'), reason: 'not JSON' },
+  };
+  await world.accept(unreadable, unreadable);
+  expect(world.rows('select reason, copies from quarantine')).toEqual([{ reason: 'not JSON', copies: 2 }]);
+});
+
+test('a number is never given twice, so that positions skip nothing', async () => {
+  const world = await createWorld().begin();
+  await world.accept({ id: 'a' });
+  await world.settle();
+  const first = world.count('select max(seq) from events');
+  world.store.db.raw.exec('delete from events; delete from tasks');
+  await world.accept({ id: 'b' });
+  expect(world.count('select max(seq) from events')).toBeGreaterThan(first);
+  expect(await world.settle()).toHaveLength(1);
+});

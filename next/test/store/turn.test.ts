@@ -1,0 +1,192 @@
+// A turn: what is due, in which order, and what its end makes of a lane.
+import { expect, test } from 'vitest';
+import { createWorld, failed, over, WINDOW, type World } from './fixture.ts';
+import type { Claim } from '../../src/store/work.ts';
+
+async function claimed(world: World): Promise<Claim> {
+  const [claim] = await world.settle();
+  if (!claim) throw new Error('nothing was claimed');
+  return claim;
+}
+
+test('within the window a lane runs in cursor order, however events arrive', async () => {
+  const world = await createWorld().begin();
+  await world.accept({ cursor: 10 }, { cursor: 9 });
+  world.now += WINDOW - 1;
+  await world.accept({ cursor: 8 });
+  expect(await world.settle()).toEqual([]);
+  world.now += WINDOW;
+  expect(world.cursors(await claimed(world))).toEqual(['8', '9', '10']);
+});
+
+test('cursors are compared as numbers', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 100 }, { cursor: 9 }, { cursor: 20 });
+  expect(world.cursors(await claimed(world))).toEqual(['9', '20', '100']);
+});
+
+test('a head in back-off holds its lane, although later tasks are due', async () => {
+  const world = await createWorld().begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 });
+  world.now += WINDOW;
+  const claim = await claimed(world);
+  await world.settle([failed(claim, world.now + 500)]);
+  world.now += 499;
+  expect(await world.settle()).toEqual([]);
+  world.now += 1;
+  const again = await claimed(world);
+  expect(world.cursors(again)).toEqual(['1', '2']);
+  expect(again.tasks[0]).toMatchObject({ attempts: 1, failedAt: world.now - 500 });
+});
+
+test('a task that steps aside frees its lane, runs late, and makes lower ones late', async () => {
+  const world = await createWorld().begin();
+  await world.accept({ cursor: 5 }, { cursor: 6 });
+  world.now += WINDOW;
+  const claim = await claimed(world);
+  const [next] = await world.settle([failed(claim, world.now + 10_000, { aside: true })]);
+  expect(world.cursors(next)).toEqual(['6']);
+  await world.accept({ cursor: 4 });
+  await world.settle(next ? [over(next)] : []);
+  world.now += WINDOW;
+  const lower = await claimed(world);
+  expect(lower.tasks[0]?.late).toBe(true);
+  await world.settle([over(lower)]);
+  world.now += 10_000;
+  const aside = await claimed(world);
+  expect([world.cursors(aside), aside.tasks[0]?.late]).toEqual([['5'], true]);
+  await world.settle([over(aside)]);
+  expect(world.count('select count(*) from lanes where id < 0')).toBe(0);
+});
+
+test('what arrives below what has ended is marked late', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 5 });
+  await world.settle([over(await claimed(world))]);
+  await world.accept({ cursor: 4 }, { cursor: 6 });
+  expect((await claimed(world)).tasks.map(({ late }) => late)).toEqual([true, false]);
+});
+
+test('a chain leaves off where it was left, and what it did not run keeps its attempts', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
+  const claim = await claimed(world);
+  const [first] = claim.tasks;
+  await world.turn([{ claim, outcomes: [{ event: first?.event ?? 0, as: 'done', error: null }], free: false }]);
+  expect(await world.settle()).toEqual([]);
+  const [rest] = await world.settle([{ claim, outcomes: [], free: true }]);
+  expect([world.cursors(rest), rest?.tasks[0]?.attempts]).toEqual([['2', '3'], 0]);
+});
+
+test('an outcome of an older claim changes nothing', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 1 });
+  const old = await claimed(world);
+  const [now] = await world.settle([{ claim: old, outcomes: [], free: true }]);
+  const { fenced } = await world.turn([over(old)]);
+  expect([fenced, world.count('select count(*) from tasks where state = 0')]).toEqual([1, 1]);
+  expect(now?.lane).toBe(old.lane);
+});
+
+test('a handler that is behind claims only what no lower arrival can precede', async () => {
+  const world = await createWorld().begin();
+  await world.accept({ cursor: 1_000 });
+  world.now += WINDOW;
+  await world.accept(...Array.from({ length: 255 }, (_, n) => ({ cursor: 2_000 + n })), { cursor: 5 });
+  world.now += 10 * WINDOW;
+  const { claims, more } = await world.turn();
+  expect([world.cursors(claims[0]), more]).toEqual([['1000'], true]);
+});
+
+test('strict tasks wait for the watermark, which only replay moves', async () => {
+  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
+  world.store.db.raw.exec("insert into state values ('watermark', 1)");
+  await world.accept({ cursor: 2 }, { cursor: 4 });
+  world.now += 1_000_000;
+  expect((await world.turn()).held).toBe(true);
+  await world.store.ingest.accept({ readings: [], proves: { from: '1' as never, to: '3' as never } });
+  expect(world.cursors(await claimed(world))).toEqual(['2']);
+});
+
+test('tasks without a cursor or without a lane wait for nobody', async () => {
+  const world = await createWorld([
+    { name: 'h', order: 'arrival', lane: ({ cursor }) => (cursor === '7' ? null : 'a') },
+  ]).begin();
+  await world.accept({ cursor: 1 }, { id: 'x' }, { cursor: 7 }, { cursor: 2 });
+  const claims = await world.settle();
+  expect(claims.map((claim) => world.cursors(claim).join()).toSorted()).toEqual(['', '1,2', '7']);
+});
+
+test('a paused handler takes up events and begins nothing; a missing one keeps its position and catches up', async () => {
+  const world = await createWorld([
+    { name: 'a', order: 'arrival' },
+    { name: 'b', order: 'arrival' },
+  ]).begin();
+  await world.people.admin.pause('a', true);
+  await world.load(world.defs.slice(0, 1));
+  await world.accept({ cursor: 1 });
+  expect(await world.settle()).toEqual([]);
+  expect(world.rows('select name, waiting from handlers order by name')).toEqual([
+    { name: 'a', waiting: 1 },
+    { name: 'b', waiting: 0 },
+  ]);
+  await world.load();
+  expect((await world.settle()).map(({ handler }) => handler)).toEqual([world.ids.get('b')]);
+  await world.people.admin.pause('a', false);
+  expect(await world.settle()).toHaveLength(1);
+});
+
+test('a new handler begins at the newest event of the start', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 1 });
+  await world.begin();
+  await world.accept({ cursor: 2 });
+  world.now += WINDOW;
+  expect(world.cursors(await claimed(world))).toEqual(['2']);
+});
+
+test('no claim takes more tasks than there is room for by much, nor more of a lane than its chain', async () => {
+  const world = await createWorld([
+    { name: 'h', order: 'arrival', lane: ({ cursor }) => `lane ${Number(cursor) % 3}` },
+  ]).begin();
+  await world.accept(...Array.from({ length: 30 }, (_, n) => ({ cursor: n + 1 })));
+  const { claims } = await world.turn([], { tasks: 4, chain: 2 });
+  expect(claims.map(({ tasks }) => tasks.length)).toEqual([2, 2]);
+});
+
+test('a rerun puts ended tasks back into their lanes, in cursor order and never late', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 });
+  await world.settle([over(await claimed(world))]);
+  await world.people.admin.rerun({ handler: 'h', only: 'all', filter: {}, from: null, to: null, perMinute: null });
+  const id = world.ids.get('h') ?? 0;
+  for (let page = await world.reruns.page([id]); page; page = await world.reruns.page([id]))
+    await world.reruns.apply(world.boot, page, world.plan(id, page.events));
+  const again = await claimed(world);
+  expect([world.cursors(again), again.tasks.map(({ late, attempts }) => [late, attempts])]).toEqual([
+    ['1', '2'],
+    [
+      [false, 0],
+      [false, 0],
+    ],
+  ]);
+  const { claims } = await world.turn([failed(again, world.now + 60_000)]);
+  expect(claims.map((claim) => world.cursors(claim))).toEqual([['2']]);
+});
+
+test('counters follow every end, retry and discard', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival', lane: () => null }]).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 }, { cursor: 4 });
+  const [a, b, c] = await world.settle();
+  if (!a || !b || !c) throw new Error('too few claims');
+  await world.turn([over(a), over(b, 'skipped'), over(c, 'dead')]);
+  await world.people.admin.discard({ handler: 'h', limit: 10 });
+  expect(world.rows('select waiting, done, skipped, dead from handlers')).toEqual([
+    { waiting: 0, done: 1, skipped: 2, dead: 1 },
+  ]);
+  expect(await world.people.admin.retry('h', c.tasks[0]?.event ?? 0)).toBe(true);
+  expect(world.rows('select waiting, done, skipped, dead from handlers')).toEqual([
+    { waiting: 1, done: 1, skipped: 2, dead: 0 },
+  ]);
+  expect(await world.settle()).toHaveLength(1);
+});
