@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe } from '../../base/errors.ts';
 import { StoreError, type StoreCode } from '../store.ts';
 
-/** How long SQLite itself waits for another process's lock. It blocks the event loop meanwhile. */
+/** How long SQLite itself waits for another process, while the event loop stands: when it opens a store, and later. */
+const OPENING_MS = 5_000;
 export const BLOCKING_MS = 5;
 const PAUSE_MS = { first: 1, most: 50 };
 
@@ -25,7 +26,7 @@ export class Db {
   constructor(file: string, options: DatabaseOptions) {
     const { synchronous, readonly = false } = options;
     this.#options = options;
-    this.raw = guarded(() => new Database(file, { timeout: BLOCKING_MS, readonly, fileMustExist: readonly }));
+    this.raw = guarded(() => new Database(file, { timeout: OPENING_MS, readonly, fileMustExist: readonly }));
     if (!readonly) guarded(() => this.raw.pragma('journal_mode = wal'));
     // SQLite forgets it: a connection that finds a log would begin with `normal`.
     this.raw.pragma(`synchronous = ${synchronous}`);

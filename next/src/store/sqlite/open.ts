@@ -8,7 +8,7 @@ import { StoreError, type Store } from '../store.ts';
 import { createBoots } from './boots.ts';
 import { Claiming } from './claim.ts';
 import { createCounters } from './counters.ts';
-import { Db, type DatabaseOptions } from './database.ts';
+import { BLOCKING_MS, Db, type DatabaseOptions } from './database.ts';
 import { createRegister } from './handlers.ts';
 import { Ingest } from './ingest.ts';
 import { createLanes, createTasks } from './lanes.ts';
@@ -31,6 +31,7 @@ export function openSqlite(file: string, options: SqliteOptions = { synchronous:
   const { clock = systemClock } = options;
   const db = new Db(file, options);
   create(db);
+  db.raw.pragma(`busy_timeout = ${BLOCKING_MS}`);
   const state = createState(db);
   let work: WorkStore | undefined;
   return {
