@@ -47,7 +47,7 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
     violations.push(...look(kit.folder, sender.acknowledged).violations);
     events += sender.acknowledged.length;
     await kit.stop();
-    progress(`${killed} of ${most} kills, ${violations.length} violations`);
+    progress(`${killed} of ${most} kills, ${violations.length} violations ${violations.at(-1) ?? ''}`);
   }
   violations.push(...unless(short || slowest <= READY_MS, `ready only after ${Math.round(slowest)} ms`));
   const seen = `${killed} kills, ${events} deliveries acknowledged, ready after ${Math.round(slowest)} ms at most`;

@@ -91,7 +91,8 @@ export class Settle {
     if (task.lane < 0 || !(outcome.aside || task.rerun === 1)) return false;
     const own = this.#lanes.own(handler, event);
     this.#sql.aside.run(own, event, handler);
-    if (!this.#lanes.place(own, handler, dueAt)) this.#lanes.touch(own);
+    this.#lanes.place(own, handler, dueAt);
+    this.#lanes.touch(own);
     return true;
   }
 }
