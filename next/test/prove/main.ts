@@ -6,6 +6,7 @@ import type { Options, Row } from './report.ts';
 const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[]>>> = {
   kills: async () => (await import('./kills.ts')).kills,
   bars: async () => (await import('./bars.ts')).bars,
+  mutate: async () => (await import('./mutate.ts')).mutate,
 };
 
 const { values, positionals } = parseArgs({

@@ -1,0 +1,159 @@
+// Turns and chains with real handlers, on a real store: what one handler does to the others.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import { systemClock as clock } from '../../src/base/clock.ts';
+import type { Handler } from '../../src/kit.ts';
+import { checkHandler } from '../../src/run/load.ts';
+import { Runner } from '../../src/run/runner.ts';
+import { noService } from '../../src/service/service.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { until } from '../harness.ts';
+import { reading, type Wanted } from '../store/fixture.ts';
+
+async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-runner-'));
+  const store = openSqlite(join(folder, 'events.db'), { synchronous: 'normal' });
+  const { boot } = await store.work.begin('live', false);
+  const names = Object.keys(defs);
+  const ids = await store.work.register(
+    names.map((name) => ({ name, file: `/${name}.ts`, fault: null })),
+    0,
+  );
+  const handlers = new Map(
+    names.map((name) => [ids.get(name) ?? 0, { ...checkHandler(defs[name], name, true), file: `/${name}.ts` }]),
+  );
+  const log = pino({ level: 'silent' });
+  const options = { store: store.work, clock, log, boot, handlers, windowMs: 20, places, suspects: false };
+  const runner = new Runner({ ...options, scopes: new AsyncLocalStorage(), serviceFor: () => noService });
+  const row = (sql: string): unknown => store.db.raw.prepare(sql).get();
+  onTestFinished(async () => {
+    await runner.drain(100).catch(() => {});
+    store.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return {
+    runner,
+    store,
+    row,
+    rows: (sql: string) => store.db.raw.prepare(sql).all() as Record<string, unknown>[],
+    accept: async (...list: Wanted[]) => {
+      await store.ingest.accept({
+        readings: list.map((one) => reading({ type: 'MessageStatusUpdated', session: null, ...one })),
+      });
+      runner.wake();
+    },
+    ended: (n: number) =>
+      until(
+        `${n} tasks to end`,
+        () => (row('select count(*) as n from tasks where state > 0') as { n: number }).n >= n,
+      ),
+  };
+}
+
+const ALL = { on: '*' } as const;
+
+test('a lane goes on behind a failed task only when that one is done, and in order', async () => {
+  const seen: string[] = [];
+  let failures = 2;
+  const kit = await start({
+    h: {
+      ...ALL,
+      retry: { firstMs: 1, maxMs: 2 },
+      handle(event) {
+        seen.push(String(event.cursor));
+        if (event.cursor === '2' && failures-- > 0) throw new Error('not yet');
+      },
+    },
+  });
+  await kit.accept({ cursor: 3 }, { cursor: 1 }, { cursor: 2 });
+  await kit.ended(3);
+  expect(seen).toEqual(['1', '2', '2', '2', '3']);
+  expect(kit.row('select attempts, state from tasks where cursor = 2')).toEqual({ attempts: 3, state: 1 });
+});
+
+test.each<[string, (event: { cursor: string | null }) => string, RegExp]>([
+  [
+    'throws',
+    () => {
+      throw new Error('odd');
+    },
+    /its lane function failed: Error: odd/,
+  ],
+  [
+    'spins',
+    () => {
+      for (;;);
+    },
+    /did not return within 100 ms/,
+  ],
+])('a lane function that %s on an event makes a dead letter of it, and the others go on', async (_, fault, words) => {
+  const seen: string[] = [];
+  const kit = await start({
+    bad: { ...ALL, order: 'arrival', lane: (event) => (event.cursor === '2' ? fault(event) : 'a'), handle: () => {} },
+    good: { ...ALL, order: 'arrival', handle: (event) => void seen.push(String(event.cursor)) },
+  });
+  await kit.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
+  await kit.ended(6);
+  expect(seen.toSorted()).toEqual(['1', '2', '3']);
+  expect(kit.rows('select cast(cursor as text) as c, error from tasks where state = 3')).toEqual([
+    { c: '2', error: expect.stringMatching(words) },
+  ]);
+});
+
+test('hanging calls of one handler leave a place for another', async () => {
+  const seen: string[] = [];
+  const kit = await start({
+    slow: { ...ALL, lane: 'none', order: 'arrival', handle: () => new Promise(() => {}) },
+    quick: { ...ALL, lane: 'none', order: 'arrival', handle: (event) => void seen.push(String(event.cursor)) },
+  });
+  await kit.accept(...Array.from({ length: 20 }, (_, n) => ({ cursor: n + 1 })));
+  await until('the quick one', () => seen.length === 20);
+  expect(kit.row('select count(*) as n from tasks where state = 0')).toEqual({ n: 20 });
+});
+
+test('a stop lets what runs end, gives the rest back, and counts nothing', async () => {
+  const begun: string[] = [];
+  const kit = await start(
+    {
+      h: {
+        ...ALL,
+        order: 'arrival',
+        lane: 'none',
+        async handle(event, { signal }) {
+          begun.push(String(event.cursor));
+          await new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('stopped'))));
+        },
+      },
+    },
+    { places: 2 },
+  );
+  await kit.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
+  await until('two to begin', () => begun.length === 2);
+  await kit.runner.drain(1_000);
+  expect(kit.rows('select distinct state, attempts, crashes from tasks')).toEqual([
+    { state: 0, attempts: 0, crashes: 0 },
+  ]);
+  expect(
+    kit.row('select (select count(*) from lanes where boot is not null) + (select count(*) from boots) as n'),
+  ).toEqual({ n: 0 });
+});
+
+test('no more attempts begin than the rate allows', async () => {
+  const at: number[] = [];
+  const kit = await start({
+    h: {
+      ...ALL,
+      order: 'arrival',
+      lane: 'none',
+      rate: { perMinute: 600 },
+      handle: () => void at.push(performance.now()),
+    },
+  });
+  await kit.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
+  await kit.ended(3);
+  expect((at[2] ?? 0) - (at[0] ?? 0)).toBeGreaterThanOrEqual(195);
+});
