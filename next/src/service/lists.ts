@@ -1,6 +1,7 @@
 // The lists of the service (contract 4.5): how to get from one page to the next, and which field holds the items.
 import { ServiceError } from './errors.ts';
-import { operationOf, type Plain } from './operations.ts';
+import { operationOf } from './operations.ts';
+import type { Plain } from './shapes.ts';
 
 const MOST_PER_PAGE = 200;
 
@@ -10,7 +11,7 @@ export async function* pagesOf(
   request: Plain,
   call: (request: Plain) => Promise<Plain>,
 ): AsyncGenerator<Plain, void, void> {
-  const by = operationOf(operation).pages?.by;
+  const { by } = operationOf(operation);
   const turn = by === 'page' ? nextByPage : nextByCursor;
   // Without a known kind of pages, `limit` could be a field outside the contract. A next_cursor is followed all the same.
   const first = by === 'cursor' ? { limit: MOST_PER_PAGE, ...request } : request;
@@ -26,7 +27,7 @@ export async function* pagesOf(
 }
 
 export function itemsOf(operation: string, page: Plain): Plain[] {
-  const field = operationOf(operation).pages?.items;
+  const field = operationOf(operation).items;
   const [list = [], ...others] = field ? [page[field] ?? []] : Object.values(page).filter(Array.isArray);
   if (Array.isArray(list) && others.length === 0) return list as Plain[];
   const message = `${operation}: it is not clear where its items are: name their field in src/service/operations.ts`;

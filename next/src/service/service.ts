@@ -1,13 +1,13 @@
 // The client for the service, which handlers and the kit call (contract 4): operations, their lists, quotes, sends,
 // media and reconnecting a number. Paid calls are refused unless PAID_OPERATIONS=allow, and never retried.
 import type { Clock } from '../base/clock.ts';
-import { bytesOf, messagesOf, objectOf, readObject, streamOf } from './answers.ts';
+import { bytesOf, messagesOf, objectOf, readText, streamOf } from './answers.ts';
 import { errorOf, ServiceError, unreadable } from './errors.ts';
 import { createExchange, type Access, type Ask, type Exchange } from './exchange.ts';
 import { itemsOf, pagesOf } from './lists.ts';
-import { operationOf, type ItemOf, type OperationName, type Plain, type ResponseOf } from './operations.ts';
-import { createPace, type Pace, type Pacing } from './pace.ts';
-import type { SessionProgress } from './shapes.ts';
+import { operationOf, type ItemOf, type OperationName, type ResponseOf } from './operations.ts';
+import { createPace, type Pace, type Pacing, type Pause } from './pace.ts';
+import type { Plain, SessionProgress } from './shapes.ts';
 
 type List<Item> = AsyncGenerator<Item, void, void>;
 
@@ -73,8 +73,11 @@ export interface Media {
 export interface ServiceOptions extends Access {
   /** Paid operations are allowed. */
   paid: boolean;
+  /** The most calls in any 60 seconds. After an answer 429 they become fewer. */
   callsPerMinute: number;
   clock: Clock;
+  /** Default: real time. Tests replace it. */
+  pause?: Pause;
 }
 
 /** The default of `withinMs`. Together with SLACK_MS it is less than the default `timeoutMs` of a handler. */
@@ -147,12 +150,10 @@ class Client {
     const limits = { mostBytes: 4 * 1_024, limitMs: MINUTES_5_MS + SLACK_MS };
     const ask: Ask = { what, path: '/sessions/resume', body, ...limits, safe: false, signal };
     const response = await this.#pace({ ...ask, limit: 'sessions', withinMs }, () => this.#exchange(ask, (it) => it));
-    for await (const messages of messagesOf(bytesOf(response, what, signal), what)) {
-      for (const { event = 'message', data } of messages) {
-        if (event === 'end') return;
-        if (event === 'error') throw errorOf(what, response, data);
-        if (event === 'message') yield objectOf(response, what, data) as unknown as SessionProgress;
-      }
+    for await (const { event = 'message', data } of messagesOf(bytesOf(response, what, signal), what)) {
+      if (event === 'end') return;
+      if (event === 'error') throw errorOf(what, response, data);
+      if (event === 'message') yield objectOf(response, what, data) as unknown as SessionProgress;
     }
     throw unreadable(response, `${what}: the stream was cut off before its end`);
   }
@@ -173,7 +174,7 @@ class Client {
       const timed = path.startsWith('/rpc/') && { deadlineMs: ms };
       const own = { ...body, ...timed, ...(quoteId && { billing: { quoteId } }) };
       const ask: Ask = { what, path, body: own, limitMs: ms + SLACK_MS, safe, signal };
-      return this.#exchange(ask, (response) => readObject(response, what));
+      return this.#exchange(ask, async (response) => objectOf(response, what, await readText(response, what)));
     });
   }
 
@@ -184,8 +185,8 @@ class Client {
   }
 }
 
-export function createService({ paid, callsPerMinute, clock, ...access }: ServiceOptions): Service {
-  return new Client(createExchange(access), createPace(callsPerMinute, clock), paid) as Service;
+export function createService({ paid, callsPerMinute, clock, pause, ...access }: ServiceOptions): Service {
+  return new Client(createExchange(access), createPace(callsPerMinute, clock, pause), paid) as Service;
 }
 
 /** The client without an API key: every method throws an error that names the variables to set. */
