@@ -123,7 +123,7 @@ export async function deliver(url: string, event: Record<string, unknown>): Prom
   const about = { type: String(type), id: String(id), deliveryId: randomUUID(), attempt: 1 };
   const timestampSeconds = Math.floor(clock.now() / 1_000);
   const headers = signedHeaders({ ...about, body, secrets: [SECRET], timestampSeconds });
-  return (await fetch(url, { method: 'POST', body, headers })).status;
+  return (await fetch(url, { method: 'POST', body, headers, signal: AbortSignal.timeout(30_000) })).status;
 }
 
 /** What `npm start` gives to node, with absolute paths: the working folder is another, so that no `.env` is read. */

@@ -6,7 +6,7 @@ import { describe, EXIT } from '../base/errors.ts';
 import { ConfigError, loadConfigOfRun, readEnv } from '../config.ts';
 import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
-import { checked, Refused, type Operation } from '../operations/define.ts';
+import { checked, nearest, Refused, type Operation } from '../operations/define.ts';
 import { openForPeople } from '../operations/store/open.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
@@ -16,8 +16,8 @@ import { shown, table } from './table.ts';
 /** A command waits this long for the store's lock. */
 const BUSY_MS = 5_000;
 
-const isFlag = (schema: { safeParse(value: unknown): { success: boolean } }): boolean =>
-  schema.safeParse(true).success && !schema.safeParse('x').success;
+const isFlag = (schema: { safeParse(value: unknown): { data?: unknown } }): boolean =>
+  schema.safeParse(true).data === true;
 const optionOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 function help(): string {
@@ -42,7 +42,13 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
   const options = Object.fromEntries(
     names.map(([name, schema]) => [optionOf(name), { type: isFlag(schema as never) ? 'boolean' : 'string' } as const]),
   );
-  const parsed = parseArgs({ args: given, options: { ...options, json: { type: 'boolean' } }, allowPositionals: true });
+  const all = { ...options, json: { type: 'boolean' } as const };
+  const unknown = parseArgs({ args: given, options: all, strict: false, tokens: true }).tokens.find(
+    (token) => token.kind === 'option' && !Object.hasOwn(all, token.name),
+  );
+  if (unknown?.kind === 'option')
+    throw new Refused(`${operation.name} has no ${unknown.rawName}: ${nearest(unknown.name, Object.keys(all))}`);
+  const parsed = parseArgs({ args: given, options: all, allowPositionals: true });
   const { json = false, ...values } = parsed.values as Record<string, unknown>;
   const args: Record<string, unknown> = Object.fromEntries(
     names.flatMap(([name]) => (values[optionOf(name)] === undefined ? [] : [[name, values[optionOf(name)]]])),
@@ -63,7 +69,7 @@ async function run(operation: Operation, given: string[]): Promise<string> {
   const context = { ...openForPeople(store.db), clock, disk: () => diskOf(storePath), version: VERSION };
   const result = await operation.run(context, asked);
   store.close();
-  if (json) return JSON.stringify(result, null, 2);
+  if (json) return shown(JSON.stringify(result, null, 2));
   return shown(operation.show ? operation.show(result as never) : table(result));
 }
 
@@ -71,7 +77,8 @@ async function main([name, ...rest]: string[]): Promise<number> {
   if (name === undefined || name === '--help' || name === 'help') return say(help(), EXIT.done);
   if (name === '--version') return say(`webhook-receiver-kit ${VERSION}, Node ${process.version}`, EXIT.done);
   const operation = OPERATIONS.find((one) => one.name === name);
-  if (!operation) return complain(`there is no command ${name}`, EXIT.usage, help());
+  const known = OPERATIONS.map((one) => one.name);
+  if (!operation) return complain(`there is no command ${name}: ${nearest(name, known)}`, EXIT.usage, help());
   if (rest.includes('--help')) return say(helpOf(operation), EXIT.done);
   try {
     return say(await run(operation, rest), EXIT.done);
@@ -94,4 +101,6 @@ function complain(text: string, code: number, more = ''): number {
   return code;
 }
 
+// Whoever reads has read enough, like `head`.
+process.stdout.on('error', () => process.exit(EXIT.done));
 process.exitCode = await main(process.argv.slice(2));

@@ -33,7 +33,8 @@ function cell(value: unknown): string {
 /** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */
 const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** Text from outside, safe on a terminal. */
+/** Text from outside, safe on a terminal. JSON stays the same JSON. */
 export function shown(text: string): string {
-  return text.replaceAll(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  const hidden = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return text.replaceAll(UNSEEN, (sign) => sign.split('').map(hidden).join(''));
 }

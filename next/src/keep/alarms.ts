@@ -3,7 +3,7 @@ import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
-import { alarmsOf, type Disk } from '../operations/judge.ts';
+import { alarmsOf, type Disk } from '../operations/alarms.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 import { logBytes } from './checkpoint.ts';
 

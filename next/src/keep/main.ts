@@ -13,7 +13,7 @@ import { StoreError } from '../store/store.ts';
 import { Db } from '../store/sqlite/database.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { createAlarms } from './alarms.ts';
-import { createBallast } from './ballast.ts';
+import { createBallast, makeRoom } from './ballast.ts';
 import { createCheckpoints } from './checkpoint.ts';
 import { createPruning } from './prune.ts';
 import { createSamples } from './samples.ts';
@@ -32,6 +32,7 @@ const parts = { ...people, config, clock, log };
 /** The store's faults pass, or `receive` tells of them. */
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
+  if (error.code === 'full') makeRoom(path);
   log.warn({ code: error.code, why: describe(error).message }, 'the store fails: trying again');
   return FAULT_MS;
 }

@@ -22,6 +22,7 @@ export function isTooFar(now: number, newestAt: number | null, lastAt: number | 
 }
 
 export function createPruning({ read, admin, config, clock, log }: PruningOptions): () => Promise<number> {
+  let after = 0;
   return async () => {
     const { newestAt, state } = await read.facts();
     const now = clock.now();
@@ -34,8 +35,9 @@ export function createPruning({ read, admin, config, clock, log }: PruningOption
       );
       return HOUR_MS;
     }
-    const removed = await admin.prune(now - config.RETENTION_DAYS * DAY_MS);
-    if (removed > 0) return PAUSE_MS;
+    const next = await admin.prune(now - config.RETENTION_DAYS * DAY_MS, after);
+    after = next ?? 0;
+    if (next !== null) return PAUSE_MS;
     await admin.tell('pruned_at', now);
     return HOUR_MS;
   };

@@ -101,10 +101,7 @@ export const discard = define({
     if (!all && event === undefined && Object.values(filter).every((value) => value === undefined))
       throw new Refused('say which: --event, --error, --type, --session, or --all');
     const seq = event === undefined ? undefined : String(await eventNamed(context, event));
-    let discarded = 0;
-    for (let page = -1; page !== 0; discarded += page)
-      page = await context.admin.discard({ handler: name, ...filter, event: seq, limit: 500 });
-    return { discarded };
+    return { discarded: await context.admin.discard({ handler: name, ...filter, event: seq }) };
   },
 });
 

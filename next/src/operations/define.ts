@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { iso, type Clock } from '../base/clock.ts';
 import { parseCursor } from '../wire/cursor.ts';
-import type { Disk } from './judge.ts';
+import type { Disk } from './alarms.ts';
 import type { PeopleStore } from './store/open.ts';
 
 export interface OperationContext extends PeopleStore {
@@ -71,15 +71,34 @@ export function withTimes(row: object): Record<string, unknown> {
 
 /** Throws Refused with each fault of the arguments. */
 export function checked({ args, name }: Operation, given: Record<string, unknown>): Record<string, unknown> {
-  const unknown = Object.keys(given).filter((key) => !(key in args.shape));
-  if (unknown.length > 0)
-    throw new Refused(
-      `${name} has no ${unknown.join(', ')}: it takes ${Object.keys(args.shape).join(', ') || 'nothing'}`,
-    );
+  const names = Object.keys(args.shape);
+  const unknown = Object.keys(given).find((key) => !names.includes(key));
+  if (unknown !== undefined) throw new Refused(`${name} has no ${unknown}: ${nearest(unknown, names)}`);
   const parsed = args.safeParse(given);
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
   throw new Refused(faults.join('; '));
+}
+
+/** For a name that there is not: the one that was meant, or all. */
+export function nearest(word: string, names: string[]): string {
+  const [best] = names.toSorted((a, b) => distance(word, a) - distance(word, b));
+  if (best === undefined) return 'it takes nothing';
+  return distance(word, best) <= 2 ? `did you mean ${best}?` : `it takes ${names.join(', ')}`;
+}
+
+/** Letters that are put in, left out or exchanged. */
+function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, n) => n);
+  for (const [y, letter] of from.split('').entries()) {
+    const next = [y + 1];
+    for (let x = 1; x <= to.length; x++) {
+      const exchanged = (row[x - 1] ?? 0) + Number(letter !== to[x - 1]);
+      next.push(Math.min(exchanged, (row[x] ?? 0) + 1, (next[x - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
 }
 
 /**

@@ -1,4 +1,4 @@
-// What the facts mean: the headline and the alarms. Pure, so that the page, the API, the commands and metrics agree.
+// What the facts mean, and the headline. Pure, so that the page, the API, the commands and metrics agree.
 import type { Alarm, Facts, HandlerFacts } from './store/read.ts';
 
 export interface Headline {
@@ -22,22 +22,13 @@ interface Kit {
 }
 
 const DOWN_MS = 10_000;
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
-/** The service switches the webhook off at 15 (contract 3.2). */
-const FAILURES = { warning: 3, critical: 10, off: 15 };
-const LATE_MS = { waiting: 5 * MINUTE_MS, strict: 5 * MINUTE_MS };
+export const SECOND_MS = 1_000;
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 3_600_000;
 const BEHIND = 1_000;
-/** Bytes. */
-const LOG = 64 * 2 ** 20;
-const DISK = 256 * 2 ** 20;
-
-export interface Disk {
-  logBytes: number;
-  freeBytes: number;
-}
-
+export const NOT_RUNNING = 'The kit is not running: npm start';
+export const RUN_DOWN = 'No handler works: the process run is not up. It starts by itself; if it does not, see the log';
+const KEEP_DOWN = 'No history is read: the process keep is not up. It starts by itself; if it does not, see the log';
 const DOWN: Kit['processes'] = { receive: 'down', run: 'down', keep: 'down' };
 
 export function kitOf({ state, at }: Facts): Kit {
@@ -79,7 +70,8 @@ export function duration(ms: number): string {
   return ms < 48 * HOUR_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / (24 * HOUR_MS))} days`;
 }
 
-const count = (n: number, one: string, many = `${one}s`): string => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
+export const count = (n: number, one: string, many = `${one}s`): string =>
+  `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 
 const REFUSED: Record<string, string> = {
   bad_signature: 'none of our secrets has signed them. Compare WEBHOOK_SECRET with the service, then send SIGHUP',
@@ -88,158 +80,55 @@ const REFUSED: Record<string, string> = {
   no_room: 'too many large bodies come at once. Let the proxy limit them',
   body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it: the service may send 12 MiB',
   content_encoding: 'their bodies are compressed. Let the proxy pass them as they come',
+  body_stalled: 'their bodies stop on the way. See the proxy and the network',
 };
 
-/** Every rule: what stands now, each with its remedy. One fault raises one alarm. */
-export function alarmsOf(facts: Facts, disk: Disk | null): Alarm[] {
-  const alarms = [
-    ...ofDeliveries(facts),
-    ...ofHistory(facts),
-    ...facts.handlers.flatMap((handler) => ofHandler(handler, facts)),
-  ];
-  if (facts.conflictAt !== null && facts.at - facts.conflictAt < 24 * HOUR_MS)
-    alarms.push(
-      alarm(
-        'conflict',
-        'critical',
-        'Events contradict stored ones, for example after the service was restored: npx kit quarantine',
-      ),
-    );
-  if (disk && disk.logBytes > LOG)
-    alarms.push(
-      alarm(
-        'log_large',
-        'warning',
-        `The store's log has ${Math.round(disk.logBytes / 2 ** 20)} MiB: another program reads the store for long. End it`,
-      ),
-    );
-  if (disk && disk.freeBytes < DISK)
-    alarms.push(
-      alarm(
-        'disk_full',
-        'critical',
-        `The disk has ${Math.round(disk.freeBytes / 2 ** 20)} MiB left. Make room, or lower RETENTION_DAYS`,
-      ),
-    );
-  return alarms;
-}
+export const causeOf = ({ state }: Facts): string =>
+  (state['last_refused'] as { cause?: string } | undefined)?.cause ?? '';
 
-const alarm = (name: string, level: Alarm['level'], text: string, about = ''): Alarm => ({ name, about, level, text });
-
-function ofDeliveries(facts: Facts): Alarm[] {
-  const failures = failuresOf(facts);
-  if (failures < FAILURES.warning) return [];
-  const { cause = '' } = (facts.state['last_refused'] ?? {}) as { cause?: string };
+export function refusedWords(facts: Facts): string {
+  const cause = causeOf(facts);
   const why = REFUSED[cause] ?? `the cause is ${cause}`;
-  const off =
-    failures >= FAILURES.off ? ' The service has switched the webhook off by now: enable it there afterwards.' : '';
-  const level = failures >= FAILURES.critical ? 'critical' : 'warning';
-  return [alarm('deliveries_refused', level, `Deliveries are being refused, ${failures} in a row: ${why}.${off}`)];
+  return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-function ofHistory(facts: Facts): Alarm[] {
-  const { state, reason, lastAt } = reconcileOf(facts);
-  const found: Alarm[] = [];
-  if (state === 'stopped')
-    found.push(
-      alarm(
-        'replay_stopped',
-        'critical',
-        `History is not read: ${reason ?? 'the service refuses it'}. Then npx kit reconcile`,
-      ),
-    );
-  else if (state === 'backing-off' && lastAt !== null && facts.at - lastAt > LATE_MS.strict)
-    found.push(
-      alarm(
-        'replay_behind',
-        'warning',
-        `History was last read ${duration(facts.at - lastAt)} ago: ${reason ?? 'the service fails'}. It is tried again`,
-      ),
-    );
-  if (facts.gaps > 0)
-    found.push(
-      alarm(
-        'gap',
-        'critical',
-        `${count(facts.gaps, 'stretch', 'stretches')} of history cannot be fetched any more: npx kit reconcile`,
-      ),
-    );
-  if (isSilent(facts))
-    found.push(
-      alarm(
-        'webhook_silent',
-        'critical',
-        'Events come by replay and none by webhook: the webhook is off or unreachable. See it at the service',
-      ),
-    );
-  return found;
-}
-
-/** Replay brings events that webhooks should have brought. */
-function isSilent({ state, at }: Facts): boolean {
-  const accepted = Number(state['last_accepted_at'] ?? 0);
-  const recovered = (state['reconcile'] as { recoveredAt?: number | null } | undefined)?.recoveredAt ?? 0;
-  return recovered - accepted > 2 * MINUTE_MS && at - recovered < HOUR_MS;
-}
-
-function ofHandler(handler: HandlerFacts, { at }: Facts): Alarm[] {
-  const { name, state, fault, failing, dueSince, paused } = handler;
-  if (state === 'broken')
-    return [
-      alarm('handler_broken', 'critical', `${name} cannot work: ${fault}. Correct the file, then send SIGHUP`, name),
-    ];
-  if (state === 'missing')
-    return [
-      alarm(
-        'handler_missing',
-        'warning',
-        `${name} has no file any more, and holds pruning back. Put it back, or npx kit handlers --forget ${name}`,
-        name,
-      ),
-    ];
-  if (failing && at - failing.since > LATE_MS.waiting)
-    return [
-      alarm(
-        'handler_failing',
-        'warning',
-        `${failureOf(name, failing, at)}: npx kit tasks --handler ${name} --state waiting`,
-        name,
-      ),
-    ];
-  if (!paused && dueSince !== null && at - dueSince > LATE_MS.waiting)
-    return [
-      alarm(
-        'handler_stuck',
-        'warning',
-        `${name} has had work due for ${duration(at - dueSince)}. It may hang, or be too slow: npx kit handlers`,
-        name,
-      ),
-    ];
-  return [];
-}
-
-const failureOf = (name: string, { lanes, since }: { lanes: number; since: number }, at: number): string =>
+export const failureOf = (name: string, { lanes, since }: { lanes: number; since: number }, at: number): string =>
   `${name} fails for ${count(lanes, 'conversation')} since ${duration(at - since)}`;
 
 /** The one sentence that a person reads first. It names the thing. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   const { processes } = kitOf(facts);
-  if (processes.receive === 'down') return { level: 'critical', text: 'The kit is not running: npm start' };
+  if (processes.receive === 'down') return { level: 'critical', text: NOT_RUNNING };
   const [worst] = alarms.toSorted((a, b) => Number(b.level === 'critical') - Number(a.level === 'critical'));
   if (worst) return { level: worst.level, text: worst.text };
+  if (failuresOf(facts) > 0) return { level: 'warning', text: refusedWords(facts) };
+  // At the start they come a moment later.
+  if (processes.run === 'down') return { level: 'busy', text: RUN_DOWN };
+  if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
   const failing = facts.handlers.find((handler) => handler.failing);
   if (failing?.failing) return { level: 'warning', text: failureOf(failing.name, failing.failing, facts.at) };
+  return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
+}
+
+/** What is at work beside the deliveries, or waits for a person. Null: nothing. */
+function busyWith(facts: Facts): Headline | null {
+  const busy = (text: string): Headline => ({ level: 'busy', text });
   const reconcile = reconcileOf(facts);
-  if (reconcile.state === 'running' && (reconcile.fetched ?? 0) > BEHIND)
-    return { level: 'busy', text: `Catching up: ${count(reconcile.fetched ?? 0, 'event')} fetched` };
+  if (reconcile.state === 'running') return busy(`Catching up: ${count(reconcile.fetched ?? 0, 'event')} fetched`);
+  if (reconcile.state === 'idle' && reconcile.lastAt === null) return busy('History is being read for the first time');
   const behind = behindOf(facts);
-  if (behind > BEHIND) return { level: 'busy', text: `Handlers have ${count(behind, 'event')} still to take up` };
+  if (behind > BEHIND) return busy(`Handlers have ${count(behind, 'event')} still to take up`);
   if (reconcile.state === 'backing-off')
-    return { level: 'busy', text: `History waits to be read: ${reconcile.reason ?? 'the service fails'}` };
+    return busy(`History waits to be read: ${reconcile.reason ?? 'the service fails'}`);
+  const paused = facts.handlers.find((handler) => handler.paused && handler.waiting > 0);
+  if (paused)
+    return busy(`${paused.name} is paused, and ${count(paused.waiting, 'task')} wait: npx kit resume ${paused.name}`);
   const [rerun] = facts.reruns;
-  if (rerun)
-    return { level: 'busy', text: `Handing ${rerun.handler} its events again: ${count(rerun.tasks, 'task')} so far` };
+  return rerun ? busy(`Handing ${rerun.handler} its events again: ${count(rerun.tasks, 'task')} so far`) : null;
+}
+
+function wellWords(facts: Facts): string {
   const waiting = totalOf(facts, 'waiting');
-  const history = reconcile.state === 'off' ? '; history is not read: API_KEY is not set' : '';
-  return { level: 'ok', text: `Deliveries are taken and handled: ${count(waiting, 'task')} at work${history}` };
+  const history = reconcileOf(facts).state === 'off' ? '; history is not read: API_KEY is not set' : '';
+  return `Deliveries are taken and handled: ${count(waiting, 'task')} at work${history}`;
 }

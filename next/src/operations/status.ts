@@ -1,18 +1,9 @@
 // The state of the kit in one answer, and the handlers.
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
+import { alarmsOf, type Disk } from './alarms.ts';
 import { define, Refused } from './define.ts';
-import {
-  alarmsOf,
-  behindOf,
-  failuresOf,
-  handlerState,
-  headlineOf,
-  kitOf,
-  reconcileOf,
-  totalOf,
-  type Disk,
-} from './judge.ts';
+import { behindOf, failuresOf, handlerState, headlineOf, kitOf, reconcileOf, totalOf } from './judge.ts';
 import type { Facts } from './store/read.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {

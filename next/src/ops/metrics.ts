@@ -1,6 +1,7 @@
 // What Prometheus reads: the status in numbers.
 import { Counter, Gauge, Registry } from 'prom-client';
-import { alarmsOf, failuresOf, reconcileOf, type Disk } from '../operations/judge.ts';
+import { alarmsOf, type Disk } from '../operations/alarms.ts';
+import { failuresOf, reconcileOf } from '../operations/judge.ts';
 import { statusOf } from '../operations/status.ts';
 import type { Facts } from '../operations/store/read.ts';
 

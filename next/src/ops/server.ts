@@ -67,9 +67,12 @@ function createApp(router: Router, log: Logger): Koa {
     try {
       await next();
     } catch (error) {
-      const isAsked = error instanceof Refused || (error as { status?: number }).status === 400;
-      if (!isAsked) log.error(loggable(error), 'an ops request failed');
-      await answer(ctx, isAsked ? 400 : 500, { error: isAsked ? (error as Error).message : 'failed: see the log' });
+      const { status = 500, message } = error as { status?: number; message: string };
+      if (error instanceof Refused) return answer(ctx, 400, { error: message });
+      if (status >= 400 && status < 500)
+        return answer(ctx, status, { error: 'the body must be a JSON object of 64 KiB at most' });
+      log.error(loggable(error), 'an ops request failed');
+      await answer(ctx, 500, { error: 'failed: see the log' });
     }
   });
   app.use(router.routes()).use(router.allowedMethods());

@@ -72,6 +72,7 @@ function waiting(folder: string): string {
       'select crashes, attempts > 0 as failed, count(*) as tasks, min(due_at) as due, max(error) as error from tasks where state = 0 group by 1, 2',
     ),
     of('select id, role from boots'),
+    of('select name, position, (select max(seq) from events) as newest from handlers'),
     String(Date.now()),
   ];
   db.close();

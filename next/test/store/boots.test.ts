@@ -51,14 +51,27 @@ test('the third death of run makes a dead letter; deaths of the whole kit weigh 
   expect(world.rows('select waiting, dead from handlers')).toEqual([{ waiting: 0, dead: 1 }]);
 });
 
-test('a boot that has given everything back counts nothing', async () => {
+test('a boot that ends gives back what it holds, and counts nothing', async () => {
   const world = await createWorld(ARRIVAL).begin();
   await world.accept({ cursor: 1 });
-  const claim = await claimed(world);
-  await world.turn([{ claim, outcomes: [], free: true }], { tasks: 0 });
+  await claimed(world);
   await world.store.work.end(world.boot);
   await world.begin(false);
   expect((await claimed(world)).tasks[0]).toMatchObject({ crashes: 0, attempts: 0 });
+});
+
+test('the death of one process is not blamed on what others run', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival', lane: () => null }]).begin();
+  await world.accept({ cursor: 1 });
+  await claimed(world);
+  await world.begin(true);
+  const { claim, boot } = await suspect(world);
+  await world.accept({ cursor: 2 });
+  await claimed(world);
+  await world.begin(true);
+  expect(world.rows('select crashes from tasks order by event')).toEqual([{ crashes: 4 }, { crashes: 4 }]);
+  const { fenced } = await world.turn(claim ? [over(claim)] : [], { suspects: true, boot, tasks: 0 });
+  expect([fenced, world.rows('select state from tasks order by event')]).toEqual([0, [{ state: 1 }, { state: 0 }]]);
 });
 
 test('an orphan writes nothing', async () => {
@@ -92,6 +105,18 @@ test('the user’s writes and the end of the task are one commit', async () => {
   expect(world.rows('select n, typeof(n) as type from mine')).toEqual([{ n: 3, type: 'integer' }]);
   expect(world.rows('select done, waiting from handlers')).toEqual([{ done: 1, waiting: 0 }]);
   await expect(world.store.work.complete(claim, task, write(4))).rejects.toThrow('ended already');
+});
+
+test('a statement that failed ends the completion, even if its error is caught', async () => {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const caught = world.store.work.complete(claim, task, (tx) =>
+    tx.run('insert into nothing values (1)').catch(() => 0),
+  );
+  await expect(caught).rejects.toThrow('nothing');
+  expect(world.count('select state from tasks')).toBe(0);
 });
 
 test('work that awaits something else is rolled back after a second, and says so', async () => {

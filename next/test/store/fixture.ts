@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { openForPeople, openReruns } from '../../src/operations/store/open.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Claim, Ended, NewTask, Order, Outcome, StoredEvent, TurnResult } from '../../src/store/work.ts';
+import type { Claim, Ended, Look, NewTask, Order, Outcome, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Origin, Reading } from '../../src/wire/event.ts';
 
@@ -18,6 +18,15 @@ export interface Wanted {
   session?: string | null;
   origin?: Origin;
   data?: object;
+}
+
+export interface TurnOptions {
+  tasks?: number;
+  chain?: number;
+  suspects?: boolean;
+  boot?: number;
+  /** What an earlier look saw. */
+  seen?: Look | undefined;
 }
 
 let ids = 0;
@@ -67,6 +76,7 @@ export class World {
   readonly clock = { now: (): number => this.now, monotonic: (): number => this.now };
   ids = new Map<string, number>();
   #claim = 1;
+  readonly #statements = new Map<string, ReturnType<typeof this.store.db.sql<object>>>();
 
   constructor(file: string, defs: HandlerDef[]) {
     this.file = file;
@@ -112,9 +122,9 @@ export class World {
 
   async turn(
     ended: Ended[] = [],
-    { tasks = 100, chain = 8, suspects = false, boot = this.boot } = {},
+    { tasks = 100, chain = 8, suspects = false, boot = this.boot, seen }: TurnOptions = {},
   ): Promise<TurnResult> {
-    const look = await this.store.work.look(suspects ? [] : [...this.ids.values()]);
+    const look = seen ?? (await this.store.work.look(suspects ? [] : [...this.ids.values()]));
     const fanOut = look.handlers.flatMap(({ id, position }) => {
       const page = look.pages.get(position);
       return page && [...this.ids.values()].includes(id)
@@ -140,6 +150,14 @@ export class World {
     }
   }
 
+  /** A rerun, to its end. */
+  async rerun(handler: string, only: 'all' | 'dead' = 'all', from: Cursor | null = null): Promise<void> {
+    await this.people.admin.rerun({ handler, only, filter: {}, from, to: null, perMinute: null });
+    const id = this.ids.get(handler) ?? 0;
+    for (let page = await this.reruns.page([id]); page; page = await this.reruns.page([id]))
+      await this.reruns.apply(this.boot, page, this.plan(id, page.events));
+  }
+
   cursors(claim: Claim | undefined): (string | null)[] {
     return (claim?.tasks ?? []).map(
       ({ event }) => this.value(`select cast(cursor as text) from events where seq = ${event}`) as string | null,
@@ -147,7 +165,7 @@ export class World {
   }
 
   value(sql: string): unknown {
-    return this.store.db.raw.prepare(sql).pluck().get();
+    return Object.values(this.#statement(sql).get() ?? {})[0];
   }
 
   count(sql: string): number {
@@ -155,7 +173,21 @@ export class World {
   }
 
   rows(sql: string): unknown[] {
-    return this.store.db.raw.prepare(sql).all();
+    return this.#statement(sql).all();
+  }
+
+  #statement(sql: string): ReturnType<typeof this.store.db.sql<object>> {
+    const known = this.#statements.get(sql) ?? this.store.db.sql<object>(sql);
+    this.#statements.set(sql, known);
+    return known;
+  }
+
+  /** As if it were new, which would take ten times as long. */
+  clear(): void {
+    const tables = this.rows("select name from sqlite_master where type = 'table' and name not like 'sqlite%'");
+    for (const { name } of tables as { name: string }[])
+      this.store.db.raw.exec(`delete from ${name} ${name === 'state' ? "where name <> 'lane_key'" : ''}`);
+    this.now = 1_000_000;
   }
 
   close(): void {

@@ -95,12 +95,13 @@ test.each<[string, Parameters<typeof reading>[0][], string[]]>([
   expect(await world.accept(...list.map((one) => reading(one)))).toEqual(verdicts);
 });
 
-test('the row gets what it lacks, and the origin', async () => {
+test('the row gets what it lacks, and the origin, and keeps what it has', async () => {
   const world = createWorld();
   await world.accept({ cursor: 5, origin: 'replay' });
   await world.accept({ id: 'a', cursor: 5, session: 's' });
+  await world.accept({ id: 'b', cursor: 5, session: 's' });
   expect(world.rows('select cast(cursor as text) as c, id, session, origins, deliveries from events')).toEqual([
-    { c: '5', id: 'a', session: 's', origins: 3, deliveries: 2 },
+    { c: '5', id: 'a', session: 's', origins: 3, deliveries: 3 },
   ]);
 });
 

@@ -30,7 +30,7 @@ test('a head in back-off holds its lane, although later tasks are due', async ()
   await world.accept({ cursor: 1 }, { cursor: 2 });
   world.now += WINDOW;
   const claim = await claimed(world);
-  await world.settle([failed(claim, world.now + 500)]);
+  expect(await world.turn([failed(claim, world.now + 500)])).toMatchObject({ claims: [], nextAt: world.now + 500 });
   world.now += 499;
   expect(await world.settle()).toEqual([]);
   world.now += 1;
@@ -57,6 +57,14 @@ test('a task that steps aside frees its lane, runs late, and makes lower ones la
   expect([world.cursors(aside), aside.tasks[0]?.late]).toEqual([['5'], true]);
   await world.settle([over(aside)]);
   expect(world.count('select count(*) from lanes where id < 0')).toBe(0);
+});
+
+test('what arrives below a task that has stepped aside is marked late', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 5 });
+  await world.settle([failed(await claimed(world), world.now + 10_000, { aside: true })]);
+  await world.accept({ cursor: 4 }, { cursor: 6 });
+  expect((await claimed(world)).tasks.map(({ late }) => late)).toEqual([true, false]);
 });
 
 test('what arrives below what has ended is marked late', async () => {
@@ -145,7 +153,7 @@ test('a new handler begins at the newest event of the start', async () => {
   expect(world.cursors(await claimed(world))).toEqual(['2']);
 });
 
-test('no claim takes more tasks than there is room for by much, nor more of a lane than its chain', async () => {
+test('no claim takes more of a lane than its chain, nor more tasks than there is room for', async () => {
   const world = await createWorld([
     { name: 'h', order: 'arrival', lane: ({ cursor }) => `lane ${Number(cursor) % 3}` },
   ]).begin();
@@ -154,14 +162,84 @@ test('no claim takes more tasks than there is room for by much, nor more of a la
   expect(claims.map(({ tasks }) => tasks.length)).toEqual([2, 2]);
 });
 
+test('a chain longer than the room is cut', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
+  const { claims } = await world.turn([], { tasks: 2, chain: 8 });
+  expect(claims.map(({ tasks }) => tasks.length)).toEqual([2]);
+});
+
+test('a rerun leaves what the handler has not taken up to its fan-out', async () => {
+  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
+  world.store.db.raw.exec("insert into state values ('watermark', 1)");
+  await world.accept({ cursor: 5 });
+  await world.rerun('h');
+  expect(await world.settle()).toEqual([]);
+});
+
+test('a rerun orders events by the cursor that they have got meanwhile', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ id: 'a' }, { cursor: 3 });
+  await world.settle((await world.settle()).map((claim) => over(claim)));
+  await world.accept({ id: 'a', cursor: 5 });
+  await world.rerun('h');
+  expect(world.cursors(await claimed(world))).toEqual(['3', '5']);
+});
+
+test('a rerun of dead letters begins where it is told', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 19 });
+  await world.settle([over(await claimed(world), 'dead')]);
+  await world.rerun('h', 'dead', '20' as never);
+  expect(await world.settle()).toEqual([]);
+});
+
+test('a strict handler that is behind begins nothing, because a lower cursor may stand in the next page', async () => {
+  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
+  await world.accept(...Array.from({ length: 256 }, (_, n) => ({ cursor: 1_000 + n })), { cursor: 5 });
+  await world.store.ingest.accept({ readings: [], proves: { from: null, to: '2000' as never } });
+  expect(await world.turn()).toMatchObject({ claims: [], more: true });
+  expect(world.cursors(await claimed(world))[0]).toBe('5');
+});
+
+test('RetryAfter costs no attempt, and the first failure is remembered', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  const [again] = await world.settle([failed(claim, world.now, { spent: false })]);
+  expect(again?.tasks[0]).toMatchObject({ attempts: 0, failedAt: world.now });
+  const first = world.now;
+  world.now += 50;
+  const [third] = await world.settle(again ? [failed(again, world.now)] : []);
+  expect(third?.tasks[0]).toMatchObject({ attempts: 1, failedAt: first });
+});
+
+test('a window or an arrival handler lets go of tasks that waited for the watermark', async () => {
+  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
+  await world.accept({ cursor: 2 });
+  expect(await world.settle()).toEqual([]);
+  for (const def of world.defs) def.order = 'arrival';
+  expect(world.cursors(await claimed(world))).toEqual(['2']);
+});
+
+test('what was looked at before another turn is not fanned out again', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  await world.accept({ cursor: 1 });
+  const seen = await world.store.work.look([...world.ids.values()]);
+  const [claim] = await world.settle();
+  await world.accept({ cursor: 2 });
+  await world.settle(claim ? [over(claim)] : []);
+  const position = (): number => world.count('select position from handlers');
+  const before = position();
+  await world.turn([], { seen });
+  expect([position(), world.count('select count(*) from tasks')]).toEqual([before, 2]);
+});
+
 test('a rerun puts ended tasks back into their lanes, in cursor order and never late', async () => {
   const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
   await world.accept({ cursor: 1 }, { cursor: 2 });
   await world.settle([over(await claimed(world))]);
-  await world.people.admin.rerun({ handler: 'h', only: 'all', filter: {}, from: null, to: null, perMinute: null });
-  const id = world.ids.get('h') ?? 0;
-  for (let page = await world.reruns.page([id]); page; page = await world.reruns.page([id]))
-    await world.reruns.apply(world.boot, page, world.plan(id, page.events));
+  await world.rerun('h');
   const again = await claimed(world);
   expect([world.cursors(again), again.tasks.map(({ late, attempts }) => [late, attempts])]).toEqual([
     ['1', '2'],

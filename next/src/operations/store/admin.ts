@@ -19,8 +19,8 @@ export interface AdminStore {
   pause(handler: string, paused: boolean): Promise<boolean>;
   /** Ends a handler that will not come back: its waiting tasks are skipped, its rows deleted. */
   forget(handler: string): Promise<'forgotten' | 'loaded' | 'unknown'>;
-  /** A page of waiting tasks ends as skipped. Resolves with their number; 0: that was all. */
-  discard(filter: TaskFilter): Promise<number>;
+  /** Waiting tasks end as skipped. `event` is a number. Resolves with how many. */
+  discard(filter: Partial<TaskFilter>): Promise<number>;
   /** One task is due now, with all its attempts. False: there is none that waits or is dead. */
   retry(handler: string, event: number): Promise<boolean>;
   /** Resolves with its number. Null: no handler has this name. */
@@ -32,10 +32,10 @@ export interface AdminStore {
   /** Keeps one sample a minute for a week. */
   sample(sample: Sample): Promise<void>;
   /**
-   * Removes a page of events that were received before this time, are passed by replay and every handler, and have no
-   * waiting task. Resolves with their number.
+   * Looks at a page of events after the number `after`, and removes those that were received before this time, are passed
+   * by replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end.
    */
-  prune(before: number): Promise<number>;
+  prune(before: number, after?: number): Promise<number | null>;
   /** Copies the log into the store. `restart` and `truncate` wait shortly for writers and readers. False: in vain. */
   checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<boolean>;
 }

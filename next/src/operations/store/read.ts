@@ -23,6 +23,8 @@ export interface HandlerFacts {
   failing: { lanes: number; since: number } | null;
   /** Since when its longest waiting lane or event is due. Null: none is. */
   dueSince: number | null;
+  /** When its first task that waits for the watermark was received. Null: none waits for it. */
+  heldSince: number | null;
 }
 
 export interface Alarm {

@@ -2,35 +2,42 @@
 import type { Clock } from '../../base/clock.ts';
 import type { AdminStore, Rerun, Sample } from './admin.ts';
 import type { Alarm, TaskFilter } from './read.ts';
+import { createWalk } from './walk.ts';
 import { createCounters, STATES } from '../../store/sqlite/counters.ts';
 import { BLOCKING_MS, type Db } from '../../store/sqlite/database.ts';
 import type { Lanes } from '../../store/sqlite/lanes.ts';
 import { Pruning } from './sqlite-prune.ts';
 import type { State } from '../../store/sqlite/state.ts';
 
-const PAGE = 500;
 const HIGHEST = '9223372036854775807';
 /** A checkpoint that restarts the log waits this long for writers and readers. */
 const CHECKPOINT_MS = 100;
 const WEEK_MS = 7 * 86_400_000;
 
+type Wish = { [Name in keyof TaskFilter]?: TaskFilter[Name] | null };
+type WaitingRow = { event: number; handler: number };
+
 const statements = (db: Db) => ({
   pause: db.sql('update handlers set paused = ? where name = ?'),
   handler: db.sql<{ id: number; state: string }>('select id, state from handlers where name = ?'),
-  waiting: db.sql<{ event: number; handler: number; lane: number }>(`select t.event, t.handler, t.lane from tasks t
+  waiting: db.sql<WaitingRow>(`select t.event, t.handler from tasks t
     join handlers h on h.id = t.handler join events e on e.seq = t.event where t.state = 0
-    and (@handler is null or h.name = @handler) and (@seq is null or t.event = @seq)
+    and t.event > @from and t.event <= @to and (@handler is null or h.name = @handler)
     and (@type is null or e.type = @type) and (@session is null or e.session = @session)
-    and (@error is null or t.error like @error || '%') limit ${PAGE}`),
-  skip: db.sql(
-    "update tasks set state = 2, ended_at = ?, error = 'discarded' where event = ? and handler = ? and state = 0",
+    and (@error is null or instr(t.error, @error) = 1)`),
+  forgetTasks: db.sql<{ state: number }>(
+    'delete from tasks where event > ? and event <= ? and handler = ? returning state',
   ),
+  forgetAttempts: db.sql('delete from attempts where event > ? and event <= ? and handler = ?'),
+  forgetLanes: db.sql('delete from lanes where id > ? and id <= ? and handler = ?'),
+  skip: db.value<number>(`update tasks set state = 2, ended_at = ?, error = 'discarded'
+    where event = ? and handler = ? and state = 0 returning lane`),
   task: db.sql<{ lane: number; state: number }>('select lane, state from tasks where event = ? and handler = ?'),
   again: db.sql(`update tasks set state = 0, due_at = @now, failed_at = null, attempts = 0, crashes = 0, error = null,
     ended_at = null, rerun = max(rerun, state > 0) where event = @event and handler = @handler`),
   addRerun:
-    db.value<number>(`insert into reruns (handler, only, filter, after_cursor, until_cursor, until_seq, per_minute, next_at, asked_at)
-    select id, @only, @filter, cast(@after as integer), cast(@until as integer), (select coalesce(max(seq), 0) from events),
+    db.value<number>(`insert into reruns (handler, only, filter, after_cursor, after_seq, until_cursor, until_seq, per_minute, next_at, asked_at)
+    select id, @only, @filter, cast(@after as integer), @afterSeq, cast(@until as integer), (select coalesce(max(seq), 0) from events),
       @perMinute, @now, @now from handlers where name = @handler returning id`),
   alarms: db.sql<Alarm>('select name, about, level, text from alarms'),
   raise: db.sql(`insert into alarms (name, about, level, text, raised_at) values (@name, @about, @level, @text, @now)
@@ -41,13 +48,6 @@ const statements = (db: Db) => ({
   oldSamples: db.sql('delete from samples where at < ?'),
 });
 
-const OF_HANDLER = [
-  'tasks where handler = ?',
-  'lanes where handler = ?',
-  'attempts where handler = ?',
-  'reruns where handler = ?',
-];
-
 export class Admin implements AdminStore {
   readonly #db: Db;
   readonly #state: State;
@@ -56,6 +56,7 @@ export class Admin implements AdminStore {
   readonly #sql: ReturnType<typeof statements>;
   readonly #counters: ReturnType<typeof createCounters>;
   readonly #pruning: Pruning;
+  readonly #walk: Record<'tasks' | 'attempts' | 'lanes', ReturnType<typeof createWalk>>;
 
   constructor(db: Db, state: State, lanes: Lanes, clock: Clock) {
     this.#db = db;
@@ -65,6 +66,8 @@ export class Admin implements AdminStore {
     this.#sql = statements(db);
     this.#counters = createCounters(db);
     this.#pruning = new Pruning(db, state);
+    const [tasks, attempts] = [createWalk(db, 'event', 'tasks'), createWalk(db, 'event', 'attempts')];
+    this.#walk = { tasks, attempts, lanes: createWalk(db, 'id', 'lanes') };
   }
 
   pause(handler: string, paused: boolean): Promise<boolean> {
@@ -75,35 +78,50 @@ export class Admin implements AdminStore {
     const row = await this.#db.query(() => this.#sql.handler.get(handler));
     if (!row) return 'unknown';
     if (row.state === 'loaded') return 'loaded';
-    while ((await this.discard({ handler, limit: PAGE })) > 0);
+    const { forgetTasks, forgetAttempts, forgetLanes } = this.#sql;
+    await this.#walk.tasks((from, to) =>
+      this.#db.write(() => {
+        const counts = this.#counters();
+        for (const { state } of forgetTasks.all(from, to, row.id)) counts.add(row.id, STATES[state] ?? 'waiting', -1);
+        counts.write();
+      }),
+    );
+    await this.#walk.attempts((from, to) => this.#db.write(() => forgetAttempts.run(from, to, row.id)));
+    await this.#walk.lanes((from, to) => this.#db.write(() => forgetLanes.run(from, to, row.id)));
     await this.#db.write(() => {
-      for (const what of OF_HANDLER) this.#db.sql(`delete from ${what}`).run(row.id);
+      this.#db.sql('delete from reruns where handler = ?').run(row.id);
       this.#db.sql('delete from setup_steps where handler = ?').run(handler);
       this.#db.sql('delete from handlers where id = ?').run(row.id);
     });
     return 'forgotten';
   }
 
-  discard({
-    handler = null,
-    type = null,
-    session = null,
-    error = null,
-    event,
-  }: { [Name in keyof TaskFilter]: TaskFilter[Name] | null }): Promise<number> {
-    return this.#db.write(() => {
-      const now = this.#clock.now();
-      const counts = this.#counters();
-      const tasks = this.#sql.waiting.all({ handler, type, session, error, seq: event ? Number(event) : null });
-      for (const task of tasks) {
-        this.#sql.skip.run(now, task.event, task.handler);
-        counts.add(task.handler, 'waiting', -1);
-        counts.add(task.handler, 'skipped', 1);
-      }
-      for (const lane of new Set(tasks.map((task) => task.lane))) this.#lanes.touch(lane);
-      counts.write();
-      return tasks.length;
+  async discard({ handler = null, type = null, session = null, error = null, event }: Wish): Promise<number> {
+    const filter = { handler, type, session, error };
+    let discarded = 0;
+    // It is looked for outside of the transaction, because most tasks may be others.
+    const stretch = async (from: number, to: number): Promise<void> => {
+      const tasks = await this.#db.query(() => this.#sql.waiting.all({ ...filter, from, to }));
+      if (tasks.length > 0) discarded += await this.#db.write(() => this.#skip(tasks));
+    };
+    if (event) await stretch(Number(event) - 1, Number(event));
+    else await this.#walk.tasks(stretch);
+    return discarded;
+  }
+
+  #skip(tasks: WaitingRow[]): number {
+    const now = this.#clock.now();
+    const counts = this.#counters();
+    const lanes = tasks.flatMap(({ event, handler }) => {
+      const lane = this.#sql.skip.get(now, event, handler);
+      if (lane === undefined) return [];
+      counts.add(handler, 'waiting', -1);
+      counts.add(handler, 'skipped', 1);
+      return [lane];
     });
+    for (const lane of new Set(lanes)) this.#lanes.touch(lane);
+    counts.write();
+    return lanes.length;
   }
 
   retry(name: string, event: number): Promise<boolean> {
@@ -124,9 +142,10 @@ export class Admin implements AdminStore {
   }
 
   rerun({ from, to, filter, ...rest }: Rerun): Promise<number | null> {
-    // Events without a cursor come first, as -1; a range of cursors leaves them out.
-    const after = from === null ? '-1' : String(BigInt(from) - 1n);
-    const row = { ...rest, filter: JSON.stringify(filter), after, until: to ?? HIGHEST, now: this.#clock.now() };
+    // Events without a cursor come first, as -1; a range begins behind all that have the cursor before it.
+    const [after, afterSeq] = from === null ? ['-1', 0] : [String(BigInt(from) - 1n), Number.MAX_SAFE_INTEGER];
+    const until = to ?? HIGHEST;
+    const row = { ...rest, filter: JSON.stringify(filter), after, afterSeq, until, now: this.#clock.now() };
     return this.#db.write(() => this.#sql.addRerun.get(row) ?? null);
   }
 
@@ -154,8 +173,8 @@ export class Admin implements AdminStore {
     });
   }
 
-  prune(before: number): Promise<number> {
-    return this.#db.write(() => this.#pruning.page(before));
+  prune(before: number, after = 0): Promise<number | null> {
+    return this.#pruning.page(before, after);
   }
 
   checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<boolean> {

@@ -3,38 +3,57 @@ import type { Cursor } from '../../wire/cursor.ts';
 import { createCounters, STATES } from '../../store/sqlite/counters.ts';
 import type { Db } from '../../store/sqlite/database.ts';
 import type { State } from '../../store/sqlite/state.ts';
+import { createWalk } from './walk.ts';
 
 const PAGE = 500;
 
 const statements = (db: Db) => ({
+  page: db.sql<{ to: number | null; rows: number; oldest: number | null }>(`select max(seq) as "to", count(*) as rows,
+    min(received_at) as oldest from (select seq, received_at from events where seq > ? order by seq limit ${PAGE})`),
   // A handler whose file is broken or missing holds pruning back: it will want these events.
   old: db.sql<{ seq: number; cursor: Cursor | null }>(`select seq, cast(cursor as text) as cursor from events e
-    where received_at < @before and seq <= (select coalesce(min(position), 9e15) from handlers)
+    where seq > @after and seq <= @to and received_at < @before and seq <= (select coalesce(min(position), 9e15) from handlers)
       and (e.cursor is null or @watermark is null or e.cursor <= cast(@watermark as integer))
-      and not exists (select 1 from tasks t where t.event = e.seq and t.state = 0) order by seq limit ${PAGE}`),
+      and not exists (select 1 from tasks t where t.event = e.seq and t.state = 0) order by seq`),
   tasks: db.sql<{ handler: number; state: number }>('delete from tasks where event = ? returning handler, state'),
   attempts: db.sql('delete from attempts where event = ?'),
   event: db.sql('delete from events where seq = ?'),
   quarantine: db.sql('delete from quarantine where received_at < ?'),
   // Above the floor a lane still says what is late.
-  lanes: db.sql(`delete from lanes where due_at is null and boot is null and done_cursor <= cast(? as integer)
+  lanes:
+    db.sql(`delete from lanes where id > ? and id <= ? and due_at is null and boot is null and done_cursor <= cast(? as integer)
     and not exists (select 1 from tasks t where t.lane = lanes.id and t.state = 0)`),
 });
 
 export class Pruning {
+  readonly #db: Db;
   readonly #state: State;
   readonly #sql: ReturnType<typeof statements>;
   readonly #counters: ReturnType<typeof createCounters>;
+  readonly #lanes: ReturnType<typeof createWalk>;
 
   constructor(db: Db, state: State) {
+    this.#db = db;
     this.#state = state;
     this.#sql = statements(db);
     this.#counters = createCounters(db);
+    this.#lanes = createWalk(db, 'id', 'lanes');
   }
 
-  page(before: number): number {
+  /** Events come in the order of their receipt, so a page with no old one is the end. */
+  async page(before: number, after: number): Promise<number | null> {
+    const { to = null, rows = 0, oldest } = (await this.#db.query(() => this.#sql.page.get(after))) ?? {};
+    if (to !== null && Number(oldest) < before) await this.#db.write(() => this.#remove(before, after, to));
+    if (rows === PAGE && Number(oldest) < before) return to;
+    await this.#db.write(() => this.#sql.quarantine.run(before));
+    const floor = await this.#db.query(() => this.#state.cursor('floor'));
+    if (floor !== null) await this.#lanes((from, upTo) => this.#db.write(() => this.#sql.lanes.run(from, upTo, floor)));
+    return null;
+  }
+
+  #remove(before: number, after: number, to: number): void {
     const counts = this.#counters();
-    const events = this.#sql.old.all({ before, watermark: this.#state.cursor('watermark') });
+    const events = this.#sql.old.all({ before, after, to, watermark: this.#state.cursor('watermark') });
     let floor = this.#state.cursor('floor');
     for (const { seq, cursor } of events) {
       for (const { handler, state } of this.#sql.tasks.all(seq)) counts.add(handler, STATES[state] ?? 'waiting', -1);
@@ -45,10 +64,5 @@ export class Pruning {
     counts.write();
     this.#state.count({ events: -events.length });
     if (floor !== null) this.#state.setCursor('floor', floor);
-    if (events.length < PAGE) {
-      this.#sql.quarantine.run(before);
-      if (floor !== null) this.#sql.lanes.run(floor);
-    }
-    return events.length;
   }
 }

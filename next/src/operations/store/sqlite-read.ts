@@ -1,4 +1,5 @@
-// What people read: lists and one snapshot of facts, by index only.
+// What people read: lists, and one snapshot of facts, which is by index only.
+import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
@@ -20,6 +21,8 @@ import type { State } from '../../store/sqlite/state.ts';
 
 /** Failing tasks that are looked at to count their lanes. */
 const FAILING = 1_000;
+/** Events that one statement of a search passes. */
+const STRETCH = 10_000;
 const KEY = `case when e.cursor is null then 'i:' || e.id else 'c:' || e.cursor end`;
 const LINE = `e.seq, ${KEY} as key, e.id, cast(e.cursor as text) as cursor, e.type, e.session, e.created_at as createdAt,
   e.received_at as receivedAt, e.origin, e.origins, e.deliveries, e.body is null as erased`;
@@ -28,8 +31,11 @@ const TASK = `h.name as handler, t.event, ${KEY} as key, e.type, t.state, t.atte
   t.state = 0 and coalesce(t.cursor <= l.claimed_to, 0) as running`;
 const TASKS = `tasks t join handlers h on h.id = t.handler join events e on e.seq = t.event left join lanes l on l.id = t.lane`;
 
+type Judged = Pick<HandlerFacts, 'failing' | 'dueSince' | 'heldSince'>;
 type EventRow = Omit<EventLine, 'origin' | 'origins' | 'erased'> & { origin: number; origins: number; erased: number };
 type TaskRow = Omit<TaskLine, 'state' | 'running' | 'late'> & { state: number; running: number; late: number };
+
+type Statement<Row> = ReturnType<typeof Db.prototype.sql<Row>>;
 
 const toLine = ({ origin, origins, erased, ...row }: EventRow): EventLine => {
   const all = (Object.keys(ORIGINS) as Origin[]).filter((name) => (origins & ORIGINS[name]) > 0);
@@ -37,7 +43,7 @@ const toLine = ({ origin, origins, erased, ...row }: EventRow): EventLine => {
 };
 
 const statements = (db: Db) => ({
-  handlers: db.sql<Omit<HandlerFacts, 'paused' | 'failing' | 'dueSince'> & { paused: number }>(
+  handlers: db.sql<Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number }>(
     'select id, name, file, state, fault, position, paused, waiting, done, skipped, dead, failed from handlers order by name',
   ),
   failing: db.sql<{
@@ -49,12 +55,17 @@ const statements = (db: Db) => ({
   due: db.value<number | null>(`select min(due_at) from (
     select * from (select due_at from lanes where handler = @id and suspect = 0 and due_at is not null order by due_at limit 1)
     union all select * from (select due_at from lanes where handler = @id and suspect = 1 and due_at is not null order by due_at limit 1))`),
+  held: db.value<number>(`select e.received_at from tasks t join events e on e.seq = t.event
+    where t.handler = ? and t.state = 0 and t.due_at = ${NEVER} order by t.cursor limit 1`),
   receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
   state: db.sql<{ name: string; value: string | number; counts: 0 | 1 }>(
     "select name, value, typeof(value) = 'integer' as counts from state where name not in ('watermark', 'floor', 'beginning', 'lane_key')",
   ),
+  oldest: db.value<number>('select seq from events order by seq limit 1'),
   newest: db.sql<{ seq: number; at: number }>('select seq, received_at as at from events order by seq desc limit 1'),
-  newestCursor: db.value<Cursor | null>('select cast(max(cursor) as text) from events'),
+  newestCursor: db.value<Cursor | null>(
+    'select cast(cursor as text) from events where cursor is not null order by cursor desc limit 1',
+  ),
   running: db.value<number>(`select count(*) from lanes l cross join tasks t on t.lane = l.id and t.state = 0
     and t.cursor <= l.claimed_to where l.boot is not null`),
   gaps: db.value<number>('select count(*) from gaps where closed_at is null'),
@@ -64,7 +75,7 @@ const statements = (db: Db) => ({
   conflict: db.value<number | null>("select max(received_at) from quarantine where reason = 'conflict'"),
   reruns: db.sql<Facts['reruns'][number]>(`select h.name as handler, r.tasks, r.asked_at as askedAt
     from reruns r join handlers h on h.id = r.handler where r.ended_at is null`),
-  events: db.sql<EventRow>(`select ${LINE} from events e where e.seq < coalesce(@before, 9e15)
+  events: db.sql<EventRow>(`select ${LINE} from events e where e.seq >= @from and e.seq < @to
     and (@type is null or e.type = @type) and (@session is null or e.session = @session)
     and (@since is null or e.received_at >= @since) and (@until is null or e.received_at <= @until)
     and (@sender is null or instr(e.body, cast('"from":"' || @sender || '"' as blob)) > 0)
@@ -74,10 +85,10 @@ const statements = (db: Db) => ({
   byId: db.sql<EventRow>(`select ${LINE} from events e where e.id = ?`),
   byCursor: db.sql<EventRow>(`select ${LINE} from events e where e.cursor = cast(? as integer)`),
   body: db.value<string | null>('select cast(body as text) from events where seq = ?'),
-  ofEvent: db.sql<TaskRow>(`select ${TASK} from ${TASKS} where t.event = @event order by h.name`),
-  ofHandler: db.sql<TaskRow>(`select ${TASK} from ${TASKS} where (@handler is null or h.name = @handler)
+  tasks:
+    db.sql<TaskRow>(`select ${TASK} from ${TASKS} where t.event >= @from and t.event < @to and (@handler is null or h.name = @handler)
     and (@state is null or t.state = @state) and (@type is null or e.type = @type) and (@session is null or e.session = @session)
-    and (@error is null or t.error like @error || '%') order by t.event desc limit @limit`),
+    and (@error is null or instr(t.error, @error) = 1) order by t.event desc, h.name limit @limit`),
   attempts: db.sql<{ n: number; at: number; error: string | null }>(`select n, at, error from attempts
     where event = ? and handler = (select id from handlers where name = ?) order by n`),
   quarantine: db.sql<
@@ -130,10 +141,24 @@ export class Read implements ReadStore {
     });
   }
 
-  events({ outcome, ...filter }: EventFilter): Promise<EventLine[]> {
-    const given = { type: null, session: null, sender: null, text: null, since: null, until: null, before: null };
+  async events({ outcome, before, ...filter }: EventFilter): Promise<EventLine[]> {
+    const given = { type: null, session: null, sender: null, text: null, since: null, until: null };
     const state = outcome === undefined ? null : STATES.indexOf(outcome);
-    return this.#db.query(() => this.#sql.events.all({ ...given, ...defined(filter), state }).map(toLine));
+    const rows = await this.#search(this.#sql.events, { ...given, ...defined(filter), state }, filter.limit, before);
+    return rows.map(toLine);
+  }
+
+  /** Newest first, a stretch at a time: a rare one may be behind millions of others, and the process must stay awake. */
+  async #search<Row>(sql: Statement<Row>, filter: object, limit: number, before?: number): Promise<Row[]> {
+    const rows: Row[] = [];
+    const oldest = await this.#db.query(() => this.#sql.oldest.get() ?? Infinity);
+    let to = before ?? (await this.#db.query(() => this.#sql.newest.get()?.seq ?? 0)) + 1;
+    for (; to > oldest && rows.length < limit; to -= STRETCH) {
+      const stretch = { ...filter, from: to - STRETCH, to, limit: limit - rows.length };
+      rows.push(...(await this.#db.query(() => sql.all(stretch))));
+      await setImmediate();
+    }
+    return rows;
   }
 
   event(name: string): Promise<EventLine | null> {
@@ -154,12 +179,10 @@ export class Read implements ReadStore {
     const found = event === undefined ? undefined : await this.event(event);
     if (found === null) return [];
     const given = { handler: null, type: null, session: null, error: null };
-    const number = state === undefined ? null : STATES.indexOf(state);
-    const rows = await this.#db.query(() =>
-      found
-        ? this.#sql.ofEvent.all({ event: found.seq })
-        : this.#sql.ofHandler.all({ ...given, ...defined(filter), state: number }),
-    );
+    const asked = { ...given, ...defined(filter), state: state === undefined ? null : STATES.indexOf(state) };
+    const rows = found
+      ? await this.#db.query(() => this.#sql.tasks.all({ ...asked, from: found.seq, to: found.seq + 1 }))
+      : await this.#search(this.#sql.tasks, asked, filter.limit);
     return rows.map(({ state: at, running, late, ...row }) => ({
       ...row,
       state: STATES[at] ?? 'waiting',
@@ -182,14 +205,15 @@ export class Read implements ReadStore {
     return this.#db.query(() => this.#sql.quarantined.get(id) ?? null);
   }
 
-  #handler(row: Omit<HandlerFacts, 'paused' | 'failing' | 'dueSince'> & { paused: number }, at: number): HandlerFacts {
+  #handler(row: Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number }, at: number): HandlerFacts {
     const { lanes = 0, since = null } = this.#sql.failing.get(row.id) ?? {};
     const due = this.#sql.due.get({ id: row.id }) ?? null;
     const times = [due, since, this.#sql.receipt.get(row.position) ?? null].filter(
       (time) => time !== null && time <= at,
     );
     const dueSince = times.length > 0 ? Math.min(...times.map(Number)) : null;
-    return { ...row, paused: row.paused === 1, failing: since === null ? null : { lanes, since }, dueSince };
+    const failing = since === null ? null : { lanes, since };
+    return { ...row, paused: row.paused === 1, failing, dueSince, heldSince: this.#sql.held.get(row.id) ?? null };
   }
 }
 

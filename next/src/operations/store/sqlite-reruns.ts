@@ -49,21 +49,23 @@ const MATCHES = '(@type is null or e.type = @type) and (@session is null or e.se
 
 const statements = (db: Db) => ({
   due: db.sql<RerunRow>(`select id, handler, only, filter, cast(after_cursor as text) as after, after_seq as afterSeq,
-      cast(until_cursor as text) as until, until_seq as untilSeq, per_minute as perMinute
+      cast(until_cursor as text) as until, per_minute as perMinute,
+      min(until_seq, (select position from handlers h where h.id = handler)) as untilSeq
     from reruns where ended_at is null and next_at <= ? and handler in (select value from json_each(?))
     order by next_at limit 1`),
   // Cursor -1 is that of an event without one.
   dead: db.sql<EventRow>(`select ${EVENT} from tasks t join events e on e.seq = t.event
     where t.handler = @handler and t.state = 3 and (t.cursor, t.event) > (cast(@after as integer), @afterSeq)
       and t.cursor <= cast(@until as integer) and t.event <= @untilSeq and ${MATCHES}
-      and (@error is null or t.error like @error || '%')
+      and (@error is null or instr(t.error, @error) = 1)
     order by t.cursor, t.event limit @limit`),
   withoutCursor: db.sql<EventRow>(`select ${EVENT} from events e
     where e.cursor is null and e.seq > @afterSeq and e.seq <= @untilSeq and ${MATCHES} order by e.seq limit @limit`),
   byCursor: db.sql<EventRow>(`select ${EVENT} from events e
     where e.cursor > cast(@after as integer) and e.cursor <= cast(@until as integer) and e.seq <= @untilSeq and ${MATCHES}
     order by e.cursor limit @limit`),
-  reset: db.sql(`update tasks set state = 0, lane = @lane, due_at = @now, failed_at = null, attempts = 0, crashes = 0,
+  reset:
+    db.sql(`update tasks set state = 0, lane = @lane, cursor = cast(@cursor as integer), due_at = @now, failed_at = null, attempts = 0, crashes = 0,
       late = 0, rerun = 1, error = null, ended_at = null
     where event = @event and handler = @handler and state >= @least`),
   stateOf: db.value<number>('select state from tasks where event = ? and handler = ?'),
@@ -129,7 +131,17 @@ export class Reruns {
     }
     const lane = lanes.of(task);
     const was = STATES[state];
-    if (!was || this.#sql.reset.run({ event, handler, lane, now, least: only === 'dead' ? 3 : 1 }).changes === 0)
+    if (
+      !was ||
+      this.#sql.reset.run({
+        event,
+        handler,
+        lane,
+        cursor: task.cursor ?? NO_CURSOR,
+        now,
+        least: only === 'dead' ? 3 : 1,
+      }).changes === 0
+    )
       return false;
     counts.add(handler, was, -1);
     counts.add(handler, 'waiting', 1);

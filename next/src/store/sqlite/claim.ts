@@ -82,8 +82,8 @@ export class Claiming {
       const [id, event, cursor, late, dueAt, crashes, attempts, failedAt, notes] = row;
       const isHead = id !== lane;
       if (isHead && tasks >= most) break;
-      // A chain ends before a task that is not due, and before a suspect.
-      isOpen = dueAt <= upTo && (isHead || (isOpen && crashes === 0));
+      // A chain ends before a task that is not due, before a suspect, and where the room ends.
+      isOpen = dueAt <= upTo && (isHead || (isOpen && crashes === 0 && tasks < most));
       lane = id;
       if (!isOpen) continue;
       if (isHead) claims.push({ lane: id, boot, claim: first + claims.length, handler, tasks: [] });

@@ -1,0 +1,106 @@
+// The headline and the alarms, as pure functions of the facts.
+import { expect, test } from 'vitest';
+import { alarmsOf } from '../../src/operations/alarms.ts';
+import { headlineOf } from '../../src/operations/judge.ts';
+import type { Facts, HandlerFacts } from '../../src/operations/store/read.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { UP } from './fixture.ts';
+
+const AT = Date.UTC(2026, 0, 31, 12);
+const LATE = AT - 6 * 60_000;
+const IDLE = { state: 'idle', lastAt: AT, reason: null, recovered: 0 };
+const RERUN = { handler: 'crm', tasks: 64, askedAt: AT };
+const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
+
+function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
+  const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
+  const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9 };
+  const well = { paused: false, failing: null, dueSince: null, heldSince: null };
+  return { handlers: [{ ...file, ...counts, ...well, ...change }] };
+}
+
+function factsWith(change: Partial<Facts> = {}): Facts {
+  const kit = { at: AT, pid: 1, version: '2', processes: UP };
+  const newest = { newestCursor: '9' as Cursor, newestAt: AT, newest: 9, watermark: null, floor: null };
+  const none = { counters: {}, alarms: [], conflictAt: null, reruns: [], running: 0, gaps: 0 };
+  return { at: AT, ...newest, ...none, ...crm(), ...change, state: { kit, reconcile: IDLE, ...change.state } };
+}
+
+function headline(facts: Facts): string {
+  const { level, text } = headlineOf(facts, alarmsOf(facts, ROOM));
+  return `${level}: ${text}`;
+}
+
+const reconcile = (change: object): Partial<Facts> => ({ state: { reconcile: { ...IDLE, ...change } } });
+const refused = (failures: number, cause = 'bad_signature'): Partial<Facts> => ({
+  state: { failures_in_a_row: failures, last_refused: { cause, at: AT } },
+});
+const processes = (change: object): Partial<Facts> => ({ state: { kit: { at: AT, processes: { ...UP, ...change } } } });
+
+test.each<[string, Partial<Facts>, string]>([
+  [
+    'all is well, with a dead letter too',
+    crm({ dead: 3, waiting: 2 }),
+    'ok: Deliveries are taken and handled: 2 tasks',
+  ],
+  [
+    'history is being read',
+    reconcile({ state: 'running', fetched: 20_000 }),
+    'busy: Catching up: 20,000 events fetched',
+  ],
+  ['history was never read', reconcile({ lastAt: null }), 'busy: History is being read for the first time'],
+  [
+    'the service fails shortly',
+    reconcile({ state: 'backing-off', reason: '503' }),
+    'busy: History waits to be read: 503',
+  ],
+  ['a delivery was refused', refused(1), 'warning: Deliveries are being refused, 1 in a row: none of our secrets'],
+  ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come by replay and none by webhook'],
+  ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm fails for 2 conversations since 6 min'],
+  ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
+  ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
+  ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, and 1 task wait'],
+  ['handlers are far behind', { newest: 5_009 }, 'busy: Handlers have 5,000 events still to take up'],
+  ['a rerun goes on', { reruns: [RERUN] }, 'busy: Handing crm its events again: 64 tasks so far'],
+  ['run is not up', processes({ run: 'down' }), 'busy: No handler works'],
+  ['keep is not up', processes({ keep: 'down' }), 'busy: No history is read'],
+  ['main says nothing for 11 s', { at: AT + 11_000 }, 'critical: The kit is not running: npm start'],
+  ['two alarms stand', { gaps: 1, ...crm({ state: 'missing' }) }, 'critical: 1 stretch of history'],
+])('the headline is true when %s', (_, change, expected) => {
+  const words = headline(factsWith(change));
+  expect(words.slice(0, expected.length)).toBe(expected);
+});
+
+const failing = { lanes: 1, since: LATE };
+const isBehind = reconcile({ state: 'backing-off', lastAt: LATE });
+test.each<[string, Partial<Facts>, string]>([
+  ['nothing', {}, ''],
+  ['two refused deliveries', refused(2), ''],
+  ['three refused deliveries', refused(3), 'deliveries_refused warning'],
+  ['so many that the webhook is off', refused(15), 'deliveries_refused critical'],
+  ['a key that the service refuses', reconcile({ state: 'stopped', reason: 'no' }), 'replay_stopped critical'],
+  ['a service that never worked', reconcile({ state: 'backing-off', lastAt: null }), 'replay_behind warning'],
+  [
+    'a service that fails while tasks wait for it',
+    { ...isBehind, ...crm({ heldSince: LATE }) },
+    'replay_behind warning',
+  ],
+  ['a gap', { gaps: 2 }, 'gap critical'],
+  ['a contradiction', { conflictAt: LATE }, 'conflict critical'],
+  ['a broken file', crm({ state: 'broken', fault: 'x', dueSince: 1 }), 'handler_broken critical'],
+  ['a missing file', crm({ state: 'missing', dueSince: 1 }), 'handler_missing warning'],
+  ['a handler that fails, so work is due', crm({ failing, dueSince: LATE }), 'handler_failing warning'],
+  ['a paused handler with old work', crm({ paused: true, dueSince: 1 }), ''],
+  ['run down, so work is due', { ...processes({ run: 'down' }), ...crm({ dueSince: 1 }) }, 'process_down critical'],
+])('one fault raises one alarm: %s', (_, change, expected) => {
+  const list = alarmsOf(factsWith(change), ROOM).map(({ name, level }) => `${name} ${level}`);
+  expect(list.join()).toBe(expected);
+});
+
+test('a full disk and a long log raise alarms; a full disk that refuses deliveries raises one', () => {
+  const full = { logBytes: 65 * 2 ** 20, freeBytes: 2 ** 20 };
+  const names = (facts: Facts): string[] => alarmsOf(facts, full).map(({ name }) => name);
+  expect(names(factsWith())).toEqual(['log_large', 'disk_full']);
+  expect(names(factsWith(refused(3, 'store')))).toEqual(['deliveries_refused', 'log_large']);
+  expect(names(factsWith(refused(3)))).toEqual(['deliveries_refused', 'log_large', 'disk_full']);
+});

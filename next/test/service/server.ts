@@ -1,0 +1,60 @@
+// A service of the test's own over real HTTP, and a client whose waits advance the test's clock.
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished } from 'vitest';
+import { ServiceError } from '../../src/service/errors.ts';
+import { createService } from '../../src/service/service.ts';
+
+export const API_KEY = 'svc_live_0123456789abcdef';
+
+type Got = { url: string | undefined; headers: IncomingHttpHeaders; body: Record<string, unknown> };
+type Answer = (response: ServerResponse, number: number) => unknown;
+
+/** The service gives this answer to every request. */
+export async function setUp(answer: Answer, { paid = true, callsPerMinute = 100, onWait = () => {} } = {}) {
+  const got: Got[] = [];
+  const server = createServer((request, response) => {
+    void request.toArray().then((chunks: Buffer[]) => {
+      const body = JSON.parse(Buffer.concat(chunks).toString() || '{}') as Got['body'];
+      got.push({ url: request.url, headers: request.headers, body });
+      return answer(response, got.length);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const waits: number[] = [];
+  const clock = { at: 0, now: () => clock.at, monotonic: () => clock.at };
+  function pause(ms: number): Promise<void> {
+    waits.push(ms);
+    clock.at += ms;
+    onWait();
+    return Promise.resolve();
+  }
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/`;
+  const service = createService({ baseUrl, apiKey: API_KEY, paid, callsPerMinute, clock, pause });
+  return { service, got, waits, clock, server };
+}
+
+export function text(body: string, status = 200, headers = {}): Answer {
+  return (response) => response.writeHead(status, headers).end(body);
+}
+export const json = (body: object, status = 200): Answer => text(JSON.stringify(body), status);
+/** These statuses in turn, then always an empty object. 0 cuts the connection. */
+export function statuses(...all: number[]): Answer {
+  return (response, number) => {
+    const status = all[number - 1] ?? 200;
+    return status === 0 ? response.destroy() : response.writeHead(status).end(status === 200 ? '{}' : '<html>');
+  };
+}
+
+/** The error of a call. The test fails if the call succeeds. */
+export async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
+  const error = await calling.catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(ServiceError);
+  return error as ServiceError;
+}
