@@ -185,8 +185,15 @@ export const FAULTS: Fault[] = [
   [
     'a new handler begins at the first event',
     `${STORE}/handlers.ts`,
-    'add.get(name, file, newest)',
-    'add.get(name, file, 0)',
+    "(select value from state where name = 'start')",
+    '0',
+    'store/turn',
+  ],
+  [
+    'a start that got nowhere is forgotten',
+    `${STORE}/open.ts`,
+    'on conflict do nothing',
+    'on conflict (name) do update set value = excluded.value',
     'store/turn',
   ],
   [

@@ -93,13 +93,12 @@ export class World {
   }
 
   async load(present: HandlerDef[] = this.defs, broken: HandlerDef[] = []): Promise<void> {
-    const newest = this.count('select coalesce(max(seq), 0) from events');
     const files = present.map(({ name }) => ({
       name,
       file: `/${name}.ts`,
       fault: broken.some((one) => one.name === name) ? 'broken' : null,
     }));
-    this.ids = await this.store.work.register(files, newest);
+    this.ids = await this.store.work.register(files);
   }
 
   accept(...list: (Wanted | Reading)[]): ReturnType<typeof this.store.ingest.accept> {

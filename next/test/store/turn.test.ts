@@ -1,5 +1,6 @@
 // A turn: what is due, in which order, and what its end makes of a lane.
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
+import { takeStore } from '../../src/store/sqlite/open.ts';
 import { createWorld, failed, over, WINDOW, type World } from './fixture.ts';
 import type { Claim } from '../../src/store/work.ts';
 
@@ -149,6 +150,19 @@ test('a new handler begins at the newest event of the start', async () => {
   await world.accept({ cursor: 1 });
   await world.begin();
   await world.accept({ cursor: 2 });
+  world.now += WINDOW;
+  expect(world.cursors(await claimed(world))).toEqual(['2']);
+});
+
+test('a new handler has all that came since a start whose run never got so far', async () => {
+  const world = createWorld();
+  const taken = takeStore(world.file);
+  onTestFinished(() => taken.release());
+  await world.accept({ cursor: 1 });
+  taken.noteStart();
+  await world.accept({ cursor: 2 });
+  taken.noteStart();
+  await world.begin();
   world.now += WINDOW;
   expect(world.cursors(await claimed(world))).toEqual(['2']);
 });

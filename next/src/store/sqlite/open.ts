@@ -81,8 +81,8 @@ function create(db: Db): void {
 
 export interface Taken {
   store: Pick<Store, 'ingest'>;
-  /** The number of the newest event. */
-  newest: () => number;
+  /** Handlers that are new begin after what is stored now, or was at an earlier start if none was registered since. */
+  noteStart: () => void;
   /** Whether the file is still the one that was opened. */
   check: () => 'ok' | 'replaced';
   /** The disk is full: lets go of the reserve beside the store. */
@@ -106,7 +106,9 @@ export function takeStore(file: string, options: SqliteOptions = { synchronous: 
         return current.ingest;
       },
     },
-    newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
+    noteStart: () =>
+      current.db.raw.exec(`insert into state select 'start', coalesce(max(seq), 0) from events where true
+        on conflict do nothing`),
     check() {
       const now = statSync(file, { throwIfNoEntry: false });
       return now?.ino === ino && now.dev === dev ? 'ok' : 'replaced';
