@@ -18,10 +18,11 @@ export type Report =
 /** From the main process. A stop is SIGTERM. */
 export type Order = { type: 'wake' };
 
-/** The arguments of `run`: files in `without` ended a process, each with how. */
+/** The arguments of `run`: new handlers begin after event `newest`; files in `without` ended a process, each with how. */
 export interface RunArgs {
   role: 'live' | `suspect-${number}`;
   restart: boolean;
+  newest: number;
   without: Record<string, string>;
 }
 

@@ -19,6 +19,8 @@ const MEMORY = {
 
 export interface ProcessesOptions {
   env: () => Env;
+  /** The number of the newest event at the start or reload. */
+  newest: () => number;
   log: Logger;
 }
 
@@ -90,10 +92,11 @@ export class Processes {
   }
 
   #runAs(role: RunArgs['role']): Omit<SupervisedOptions, 'onReport'> {
-    const { env, log } = this.#options;
+    const { env, newest, log } = this.#options;
     const args = (restart: boolean): string[] => [
       `--role=${role}`,
       `--restart=${restart || role !== 'live'}`,
+      `--newest=${newest()}`,
       `--without=${JSON.stringify(this.#without)}`,
     ];
     const name = role === 'live' ? 'run' : role;

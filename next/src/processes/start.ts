@@ -29,10 +29,10 @@ async function start(): Promise<void> {
   const config = loadConfig(env);
   const log = createLog('receive', config.LOG_LEVEL);
   const taken = takeStore(config.storePath);
-  taken.noteStart();
+  let newest = taken.newest();
   let isReplaced = false;
   let stopping = false;
-  const processes = new Processes({ env: () => env, log });
+  const processes = new Processes({ env: () => env, newest: () => newest, log });
   const { store, reopen, makeRoom } = taken;
   const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced, reopen, makeRoom };
   const receiver = createReceiver({ config, store, clock, log, ...wiring });
@@ -74,7 +74,7 @@ async function start(): Promise<void> {
     const changed = read(log);
     if (!changed || stopping || isReplaced) return;
     ({ env } = changed);
-    taken.noteStart();
+    newest = taken.newest();
     receiver.useSecrets(changed.config);
     await processes.reload();
     log.info('reloaded: secrets, handlers and variables are those of now; PORT and HOST need a restart');

@@ -35,14 +35,15 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   if (position.watermark === null && options.from === 'start') return readOn(options, null, null);
   const watermark = position.watermark ?? (await begin(options, position));
   if (watermark === null) return 'waiting for the first event';
-  const behind = overlap ? await store.before(watermark, clock.now() - options.overlapMs) : null;
+  const found = overlap ? await store.before(watermark, clock.now() - options.overlapMs) : undefined;
+  const behind = found !== undefined && isBehind(found, watermark) ? found : watermark;
   try {
-    return await readOn(options, behind !== null && isBehind(behind, watermark) ? behind : watermark, watermark);
+    return await readOn(options, behind, watermark);
   } catch (error) {
     if (!(error instanceof Lost)) throw error;
   }
   // The cursor below may be gone while the watermark is not.
-  if (behind !== null)
+  if (behind !== watermark)
     try {
       return await readOn(options, watermark, watermark);
     } catch (error) {

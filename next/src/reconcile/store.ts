@@ -77,13 +77,14 @@ export class ReplayStore {
     });
   }
 
-  /** The cursor to read again from: below what was received since then. Null: nothing was. */
-  before(watermark: Cursor, since: number): Promise<Cursor | null> {
+  /** Where to read again from: below what was received since then. Null: from the beginning. Undefined: nothing was. */
+  before(watermark: Cursor, since: number): Promise<Cursor | null | undefined> {
     return this.#db.read(() => {
       const oldest = this.#sql.recent.get(watermark, since) ?? null;
       const floor = this.#state.cursor('floor') ?? this.#state.cursor('beginning');
-      const found = oldest === null ? null : (this.#sql.below.get(oldest) ?? floor);
-      return found !== null && isBehind(found, floor) ? floor : found;
+      if (oldest === null) return undefined;
+      const found = this.#sql.below.get(oldest) ?? floor;
+      return isBehind(found, floor) ? floor : found;
     });
   }
 

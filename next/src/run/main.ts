@@ -91,7 +91,7 @@ async function register(): Promise<Map<string, number>> {
     checked.push(handler && file.fault === null ? await setUpOne(handler, file) : file);
   }
   files.splice(0, files.length, ...checked);
-  return store.work.register(files);
+  return store.work.register(files, args.newest);
 }
 
 async function setUpOne(handler: Loaded, file: HandlerFile): Promise<HandlerFile> {
@@ -128,6 +128,7 @@ function readArgs(given: string[]): RunArgs {
   return {
     role: (value('role') ?? 'live') as RunArgs['role'],
     restart: value('restart') === 'true',
+    newest: Number(value('newest') ?? 0),
     without: JSON.parse(value('without') ?? '{}') as Record<string, string>,
   };
 }

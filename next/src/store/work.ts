@@ -165,8 +165,8 @@ export interface WorkStore {
   begin(role: Role, restart: boolean): Promise<{ boot: number; suspects: number; dead: number }>;
   /** Ends a boot that has given everything back. */
   end(boot: number): Promise<void>;
-  /** The handlers that there are. A new one begins after what was stored at the start. Resolves with the ids by name. */
-  register(files: HandlerFile[]): Promise<Map<string, number>>;
+  /** The handlers that there are. A new one begins after `newest`. Resolves with the ids by name. */
+  register(files: HandlerFile[], newest: number): Promise<Map<string, number>>;
   /** All handlers that are loaded, and the pages for these. */
   look(handlers: number[]): Promise<Look>;
   turn(turn: Turn): Promise<TurnResult>;

@@ -23,7 +23,7 @@ export async function fill(edition: 'first' | 'second', folder: string, { events
 async function fillSecond(folder: string, { events, waiting }: Past): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const store = openSqlite(join(folder, 'events.db'));
-  await store.work.register([{ name: 'noting', file: 'noting.js', fault: null }]);
+  await store.work.register([{ name: 'noting', file: 'noting.js', fault: null }], 0);
   const { raw: db } = store.db;
   db.pragma('synchronous = off');
   db.pragma('cache_size = -200000');

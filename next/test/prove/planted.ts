@@ -185,15 +185,15 @@ export const FAULTS: Fault[] = [
   [
     'a new handler begins at the first event',
     `${STORE}/handlers.ts`,
-    "(select value from state where name = 'start')",
-    '0',
+    'add.get(name, file, newest)',
+    'add.get(name, file, 0)',
     'store/turn',
   ],
   [
-    'a start that got nowhere is forgotten',
-    `${STORE}/open.ts`,
-    'on conflict do nothing',
-    'on conflict (name) do update set value = excluded.value',
+    'what came before the first handlers is left out',
+    `${STORE}/handlers.ts`,
+    "coalesce((select value from state where name = 'first'), ?)",
+    '?',
     'store/turn',
   ],
   [

@@ -70,8 +70,8 @@ export const taskOf = (fields: Partial<Claimed> = {}): Claimed => ({
 /** Stores one event, makes its only task, and claims it. */
 export async function claimIn({ ingest, work }: Store): Promise<Claim> {
   const body = { id: 'id-1', type: 'Thing', cursor: '1', created_at: null, data: { Thing: { session_id: 'a' } } };
-  const handler = (await work.register([{ name: 'one', file: FILE, fault: null }])).get('one') ?? 0;
   await ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))] });
+  const handler = (await work.register([{ name: 'one', file: FILE, fault: null }], 0)).get('one') ?? 0;
   const { boot } = await work.begin('live', false);
   const tasks = [{ handler, event: 1, cursor: CURSOR, receivedAt: T0, lane: 'a' }];
   const fanOut = [{ handler, from: 0, upTo: 1, tasks }];

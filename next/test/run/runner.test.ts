@@ -19,7 +19,10 @@ async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   const store = openSqlite(join(folder, 'events.db'), { synchronous: 'normal' });
   const { boot } = await store.work.begin('live', false);
   const names = Object.keys(defs);
-  const ids = await store.work.register(names.map((name) => ({ name, file: `/${name}.ts`, fault: null })));
+  const ids = await store.work.register(
+    names.map((name) => ({ name, file: `/${name}.ts`, fault: null })),
+    0,
+  );
   const handlers = new Map(
     names.map((name) => [ids.get(name) ?? 0, { ...checkHandler(defs[name], name, true), file: `/${name}.ts` }]),
   );

@@ -93,12 +93,13 @@ export class World {
   }
 
   async load(present: HandlerDef[] = this.defs, broken: HandlerDef[] = []): Promise<void> {
+    const newest = this.count('select coalesce(max(seq), 0) from events');
     const files = present.map(({ name }) => ({
       name,
       file: `/${name}.ts`,
       fault: broken.some((one) => one.name === name) ? 'broken' : null,
     }));
-    this.ids = await this.store.work.register(files);
+    this.ids = await this.store.work.register(files, newest);
   }
 
   accept(...list: (Wanted | Reading)[]): ReturnType<typeof this.store.ingest.accept> {

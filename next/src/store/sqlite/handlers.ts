@@ -5,24 +5,23 @@ import type { Db } from './database.ts';
 export function createRegister(db: Db): Pick<WorkStore, 'register'> {
   const named = db.value<number>('select id from handlers where name = ?');
   const inFile = db.value<number>('select id from handlers where file = ?');
-  const add =
-    db.value<number>(`insert into handlers (name, file, state, fault, position) values (?, ?, 'missing', null, coalesce(
-      (select value from state where name = 'start'), (select max(seq) from events), 0)) returning id`);
+  const add = db.value<number>(`insert into handlers (name, file, state, fault, position) values (?, ?, 'missing', null,
+      coalesce((select value from state where name = 'first'), ?)) returning id`);
   const set = db.sql('update handlers set file = ?, state = ?, fault = ? where id = ?');
 
   return {
-    register: (files: HandlerFile[]) =>
+    register: (files: HandlerFile[], newest: number) =>
       db.write(() => {
         db.raw.exec("update handlers set state = 'missing', fault = null");
         const ids = new Map<string, number>();
         for (const { name, file, fault } of files) {
           // A broken file cannot say its handler's name.
           const known = fault === null ? named.get(name) : (inFile.get(file) ?? named.get(name));
-          const id = known ?? add.get(name, file) ?? 0;
+          const id = known ?? add.get(name, file, newest) ?? 0;
           set.run(file, fault === null ? 'loaded' : 'broken', fault, id);
           if (fault === null) ids.set(name, id);
         }
-        db.raw.exec("delete from state where name = 'start'");
+        db.raw.exec("delete from state where name = 'first'");
         return ids;
       }),
   };

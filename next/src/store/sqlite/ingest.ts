@@ -148,7 +148,7 @@ export class Ingest implements IngestStore {
 
   #prove({ from, to }: { from: Cursor | null; to: Cursor }): void {
     const watermark = this.#state.cursor('watermark');
-    const reached = from === null ? watermark === null : watermark !== null && !isBehind(watermark, from);
+    const reached = from === null || (watermark !== null && !isBehind(watermark, from));
     if (reached && isBehind(watermark, to)) this.#state.setCursor('watermark', to);
   }
 }

@@ -81,8 +81,8 @@ function create(db: Db): void {
 
 export interface Taken {
   store: Pick<Store, 'ingest'>;
-  /** Handlers that are new begin after what is stored now, or was at an earlier start if none was registered since. */
-  noteStart: () => void;
+  /** The number of the newest event. */
+  newest: () => number;
   /** Whether the file is still the one that was opened. */
   check: () => 'ok' | 'replaced';
   /** The disk is full: lets go of the reserve beside the store. */
@@ -106,9 +106,7 @@ export function takeStore(file: string, options: SqliteOptions = { synchronous: 
         return current.ingest;
       },
     },
-    noteStart: () =>
-      current.db.raw.exec(`insert into state select 'start', coalesce(max(seq), 0) from events where true
-        on conflict do nothing`),
+    newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
     check() {
       const now = statSync(file, { throwIfNoEntry: false });
       return now?.ino === ino && now.dev === dev ? 'ok' : 'replaced';

@@ -183,12 +183,12 @@ create table boots (
   seen_at integer not null
 ) strict;
 
--- Watermark, floor, counters, what processes report (as JSON), and the key that hides the names of lanes.
+-- Watermark, floor, counters, reports as JSON, where the first handlers begin, and the key that hides lanes' names.
 create table state (
   name text primary key,
   value any
 ) strict, without rowid;
-insert into state values ('lane_key', '"' || hex(randomblob(16)) || '"');
+insert into state values ('lane_key', '"' || hex(randomblob(16)) || '"'), ('first', 0);
 
 create view recent_events as
   select seq, cast(cursor as text) as cursor, id, type, session, strftime('%FT%TZ', received_at / 1000, 'unixepoch') as received,
