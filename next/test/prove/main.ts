@@ -5,6 +5,9 @@ import type { Options, Row } from './report.ts';
 
 const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[]>>> = {
   kills: async () => (await import('./kills.ts')).kills,
+  calls: async () => (await import('./calls.ts')).calls,
+  faults: async () => (await import('./faults.ts')).faults,
+  handlers: async () => (await import('./handlers.ts')).handlers,
   bars: async () => (await import('./bars.ts')).bars,
   mutate: async () => (await import('./mutate.ts')).mutate,
 };

@@ -16,6 +16,8 @@ export interface Message {
   lane?: string;
 }
 
+/** Deliveries at once. */
+const MOST = 200;
 const SESSION = '00000000-0000-4000-8000-000000000001';
 
 export function createSender(url: () => string, lanes = 50) {
@@ -43,7 +45,7 @@ export function createSender(url: () => string, lanes = 50) {
         acknowledged.push(sent);
         return sent;
       }
-      await sleep(50);
+      await sleep(Math.min(1_000, 50 * (tries + 1)));
     }
     throw new Error(`event ${cursor} was never accepted`);
   }
@@ -56,6 +58,7 @@ export function createSender(url: () => string, lanes = 50) {
     async run(perSecond: number, make: () => Message = () => ({})): Promise<void> {
       const began = performance.now();
       for (let sent = 0; !ended.signal.aborted; sent++) {
+        while (running.size >= MOST) await Promise.race(running);
         const one = send(make());
         running.add(one);
         void one.finally(() => running.delete(one));

@@ -16,6 +16,8 @@ export default defineHandler({
 });
 `;
 
+const MINE = "(select t.* from tasks t join handlers h on h.id = t.handler and h.name = 'counting')";
+
 export interface Look {
   events: number;
   done: number;
@@ -43,11 +45,11 @@ export function look(folder: string, acknowledged: Sent[]): Look {
       report('completed twice', list('select event from seen group by event having count(*) > 1'));
       report(
         'done without its row',
-        list(`select 'c:' || cursor from tasks where state = 1 and 'c:' || cursor not in (select event from seen)`),
+        list(`select 'c:' || cursor from ${MINE} where state = 1 and 'c:' || cursor not in (select event from seen)`),
       );
       report(
         'a row whose task is not done',
-        list(`select event from seen where event not in (select 'c:' || cursor from tasks where state = 1)`),
+        list(`select event from seen where event not in (select 'c:' || cursor from ${MINE} where state = 1)`),
       );
       report(
         'out of order, and not marked late',
@@ -56,7 +58,7 @@ export function look(folder: string, acknowledged: Sent[]): Look {
           where cursor < highest and late = 0`),
       );
     }
-    report('given up', list("select event || ' ' || coalesce(error, '') from tasks where state > 1"));
+    report('given up', list(`select event || ' ' || coalesce(error, '') from ${MINE} where state > 1`));
     const counted =
       list(`select name from handlers h where waiting <> (select count(*) from tasks where handler = h.id and state = 0)
       or done <> (select count(*) from tasks where handler = h.id and state = 1)`);

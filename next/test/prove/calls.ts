@@ -1,0 +1,82 @@
+// SIGKILL at each system call by which a process writes: of main, run and keep, while events are delivered and handled.
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { startKit, textOf, until } from '../harness.ts';
+import { unless, type Options, type Row } from './report.ts';
+import { createSender } from './sender.ts';
+import { COUNTING, look } from './store.ts';
+
+const CALLS = 'write,writev,pwrite64,fsync,fdatasync,ftruncate,unlink,sendto,sendmsg';
+const EVENTS = 6;
+
+export async function calls({ short, progress }: Options): Promise<Row[]> {
+  if (spawnSync('strace', ['-V']).status !== 0)
+    throw new Error('strace is missing: apt-get install strace (Debian, Ubuntu)');
+  const rows: Row[] = [];
+  for (const role of ['main', 'run/main', 'keep/main']) rows.push(await walk(role, short ? 12 : 1, progress));
+  return rows;
+}
+
+async function walk(role: string, step: number, progress: Options['progress']): Promise<Row> {
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env: { ORDER_WINDOW_MS: '5' } });
+  const sender = createSender(() => kit.url, 3);
+  const violations: string[] = [];
+
+  async function work(): Promise<void> {
+    await Promise.all(Array.from({ length: EVENTS }, () => sender.send()));
+    await until('all to be handled', () => look(kit.folder, []).done >= sender.acknowledged.length, 60_000);
+    // A checkpoint of `keep`, and what it reports.
+    if (role.startsWith('keep')) await until('a turn of keep', () => !isTraced(kit.pids(role)[0]) || Date.now() > ends);
+  }
+  let ends = Date.now() + 3_000;
+  await work();
+  const [first = 0] = role === 'main' ? kit.pids() : kit.pids(role);
+  const listing = await attach(first, join(kit.folder, 'calls'));
+  ends = Date.now() + 3_000;
+  await work();
+  const points = (await listing.end()).filter((_, n) => n % step === 0);
+  let killed = 0;
+  for (const [n, point] of points.entries()) {
+    await until('the process', () => (role === 'main' ? kit.pids() : kit.pids(role)).length > 0);
+    const [pid = 0] = role === 'main' ? kit.pids() : kit.pids(role);
+    const tracer = await attach(pid, join(kit.folder, 'calls'), point);
+    const again = tracer.closed.then((isKilled) => (isKilled && role === 'main' ? kit.start() : undefined));
+    ends = Date.now() + 3_000;
+    await work().catch((error: unknown) => violations.push(`${point.call} ${point.nth}: ${String(error)}`));
+    await tracer.end();
+    await again;
+    if (await tracer.closed) killed++;
+    violations.push(
+      ...look(kit.folder, sender.acknowledged).violations.map((one) => `${point.call} ${point.nth}: ${one}`),
+    );
+    if (n % 20 === 19) progress(`${role}: ${n + 1} of ${points.length} calls, ${violations.length} violations`);
+  }
+  violations.push(...unless((await kit.stop()) === 0, 'the kit did not end well'));
+  const seen = `${killed} kills at ${points.length} calls, ${sender.acknowledged.length} events`;
+  return { what: `SIGKILL of ${role} at each of its system calls`, seen, violations };
+}
+
+const isTraced = (pid = 0): boolean => !/^TracerPid:\t0$/m.test(textOf(`/proc/${pid}/status`) || 'TracerPid:\t0');
+
+/** strace on the main thread. With a point, the process is killed when it begins that call. */
+async function attach(pid: number, file: string, point?: { call: string; nth: number }) {
+  const inject = point ? ['-e', `inject=${point.call}:signal=KILL:when=${point.nth}`] : [];
+  const strace = spawn('strace', ['-q', '-p', String(pid), '-o', file, '-e', `trace=${CALLS}`, ...inject]);
+  const closed = once(strace, 'close').then(() => textOf(file).includes('+++ killed by SIGKILL +++'));
+  await until('strace', () => isTraced(pid) || strace.exitCode !== null || textOf(`/proc/${pid}/status`) === '');
+  return {
+    /** Whether the process was killed. */
+    closed,
+    /** Its calls, in order. */
+    async end(): Promise<{ call: string; nth: number }[]> {
+      strace.kill();
+      await closed;
+      const counts = new Map<string, number>();
+      return Array.from(textOf(file).matchAll(/^(\w+)\(/gm), ([, call = '']) => {
+        counts.set(call, (counts.get(call) ?? 0) + 1);
+        return { call, nth: counts.get(call) ?? 0 };
+      });
+    },
+  };
+}

@@ -1,0 +1,109 @@
+// Faults of the disk and of neighbours under load: a full disk, a held lock, a store that is deleted. What was acknowledged is
+// kept, refusals are the service's to repeat, and the kit goes on by itself.
+import Database from 'better-sqlite3';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { deliver, startKit, until, type Kit } from '../harness.ts';
+import { unless, type Options, type Row } from './report.ts';
+import { createSender } from './sender.ts';
+import { COUNTING, look } from './store.ts';
+
+export async function faults({ short, progress }: Options): Promise<Row[]> {
+  const rows: Row[] = [];
+  const all = [full, ...(short ? [1_000] : [1_000, 6_000, 60_000]).map((ms) => () => locked(ms)), deleted];
+  for (const one of all) {
+    rows.push(await one());
+    progress(`${rows.at(-1)?.what}: ${rows.at(-1)?.seen}`);
+  }
+  return rows;
+}
+
+/** Deliveries all the while. Afterwards everything is handled, and nothing was lost. */
+async function under(kit: Kit, fault: () => Promise<string>): Promise<{ seen: string; violations: string[] }> {
+  const sender = createSender(() => kit.url, 20);
+  const sending = sender.run(100, () => ({ body: 'x'.repeat(4_000) }));
+  await kit.status();
+  const words = await fault();
+  await sleep(1_000);
+  await sender.stop();
+  await sending;
+  const violations = await until(
+    'everything to be handled',
+    () => look(kit.folder, []).done >= sender.acknowledged.length,
+    60_000,
+  ).then(
+    (): string[] => [],
+    (error: unknown) => [String(error)],
+  );
+  violations.push(...look(kit.folder, sender.acknowledged).violations);
+  violations.push(
+    ...unless(
+      [...sender.statuses.keys()].every((status) => status === 204 || status === 503),
+      'statuses',
+    ),
+  );
+  const statuses = [...sender.statuses].map(([status, n]) => `${n} × ${status}`).join(', ');
+  return { seen: `${statuses}; ${words}`, violations };
+}
+
+async function full(): Promise<Row> {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-full-'));
+  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=400m', 'tmpfs', folder]);
+  if (status !== 0) throw new Error('a full disk needs root: it mounts a small file system');
+  try {
+    const kit = await startKit({ folder, handlers: { 'counting.ts': COUNTING } });
+    const filler = join(folder, 'filler');
+    const { seen, violations } = await under(kit, async () => {
+      // It ends with the disk.
+      spawnSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=64k']);
+      // The reserve lasts for a while.
+      await until('the reserve to be used up', async () => (await deliver(kit.url, { type: 'Probe' })) === 503, 60_000);
+      await sleep(3_000);
+      const { alarms } = await kit.status();
+      rmSync(filler);
+      return `alarms meanwhile: ${alarms.map(({ name }) => name).join(', ')}`;
+    });
+    await kit.stop();
+    return { what: 'a full disk', seen, violations };
+  } finally {
+    spawnSync('umount', ['-l', folder]);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function locked(ms: number): Promise<Row> {
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING } });
+  const { seen, violations } = await under(kit, async () => {
+    const foreign = new Database(join(kit.folder, 'events.db'), { timeout: 5_000 });
+    foreign.exec('begin immediate');
+    await sleep(ms);
+    foreign.exec('commit');
+    foreign.close();
+    return `alarms: ${(await kit.status()).alarms.map(({ name }) => name).join(', ') || 'none'}`;
+  });
+  await kit.stop();
+  return { what: `a lock that is held for ${ms / 1_000} s`, seen, violations };
+}
+
+async function deleted(): Promise<Row> {
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING } });
+  for (const end of ['', '-wal', '-shm']) rmSync(join(kit.folder, `events.db${end}`));
+  await until('refusals', async () => (await deliver(kit.url, { type: 'Probe' })) === 503);
+  const later = await Promise.all(Array.from({ length: 20 }, () => deliver(kit.url, { type: 'Probe' })));
+  const isTold = kit.output().includes('was replaced or deleted');
+  const code = await kit.stop();
+  return {
+    what: 'a store that is deleted',
+    seen: `${later.filter((status) => status === 503).length} of ${later.length} deliveries got 503; the end was ${code}`,
+    violations: [
+      ...unless(
+        later.every((status) => status === 503),
+        'it went on',
+      ),
+      ...unless(isTold, 'the log says nothing'),
+    ],
+  };
+}
