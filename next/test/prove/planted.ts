@@ -78,7 +78,7 @@ export const FAULTS: Fault[] = [
     'this.#claim(boot, first, room, upTo, 1)',
     'store/turn',
   ],
-  ['a suspect in a chain', `${STORE}/claim.ts`, '(isOpen && crashes === 0)', 'isOpen', 'store/model'],
+  ['a suspect in a chain', `${STORE}/claim.ts`, 'isOpen && crashes === 0 &&', 'isOpen &&', 'store/model'],
   ['a death weighs nothing', `${STORE}/boots.ts`, 'ofRun: 4', 'ofRun: 0', 'store/boots'],
   [
     'lanes of dead boots stay claimed',
@@ -202,13 +202,6 @@ export const FAULTS: Fault[] = [
     'isOpen = dueAt <= upTo && (',
     'isOpen = (',
     'store/model',
-  ],
-  [
-    'a chain of suspects',
-    `${STORE}/claim.ts`,
-    '{ ...room, chain: 1, tasks: 1 }',
-    '{ ...room, tasks: 1 }',
-    'store/boots',
   ],
   ['a rerun is late', `${STORE}/claim.ts`, 't.rerun = 0 and (', '(', 'store/turn'],
   ['a rerun holds its lane', `${STORE}/settle.ts`, ' || task.rerun === 1', '', 'store/turn'],

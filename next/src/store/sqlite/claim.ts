@@ -54,7 +54,7 @@ export class Claiming {
   /** One task whose process died, of any of these handlers. */
   suspect(boot: number, claim: number, rooms: Room[], now: number): Claim | null {
     for (const room of rooms) {
-      const [claimed] = this.#claim(boot, claim, { ...room, chain: 1, tasks: 1 }, now, 1).claims;
+      const [claimed] = this.#claim(boot, claim, { ...room, tasks: 1 }, now, 1).claims;
       if (claimed) return claimed;
     }
     return null;
