@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { VARIABLES } from '../src/config.ts';
 import { commands } from './documents.ts';
 
-const DOCUMENTS = globSync(['**/*.md', '.github/*.md'], { exclude: ['**/node_modules/**'] }).map((path) =>
+const DOCUMENTS = globSync(['**/*.md', '.github/*.md'], { exclude: ['**/node_modules/**', 'next/**'] }).map((path) =>
   path.replaceAll('\\', '/'),
 );
 /** Maximum number of words in the README, and in all documents together. Raise `all` for documents of your own. */
