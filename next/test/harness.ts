@@ -22,6 +22,8 @@ export interface KitOptions {
   env?: Record<string, string>;
   /** Holds the store, `events.db`. Default: a new one, which is removed at the end. */
   folder?: string;
+  /** Comes before the command. */
+  under?: string[];
 }
 
 /** The part of GET /api/status that both editions have. */
@@ -54,7 +56,8 @@ export async function startKit({ edition = 'second', handlers = {}, env = {}, ..
   async function start(more: Record<string, string> = {}): Promise<number> {
     const began = clock.monotonic();
     // A group of its own, so that all its processes can be killed at once.
-    const child = spawn(process.execPath, argsOf(root), { cwd: folder, detached: true, env: { ...all, ...more } });
+    const [command = '', ...args] = [...(options.under ?? []), process.execPath, ...argsOf(root)];
+    const child = spawn(command, args, { cwd: folder, detached: true, env: { ...all, ...more } });
     main = child;
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (output += part.toString()));
     await until('the kit to be ready', async () => {

@@ -6,6 +6,7 @@ import type { Options, Row } from './report.ts';
 const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[]>>> = {
   kills: async () => (await import('./kills.ts')).kills,
   calls: async () => (await import('./calls.ts')).calls,
+  power: async () => (await import('./power.ts')).power,
   faults: async () => (await import('./faults.ts')).faults,
   handlers: async () => (await import('./handlers.ts')).handlers,
   bars: async () => (await import('./bars.ts')).bars,

@@ -1,7 +1,6 @@
 // What must hold for a store at any moment: nothing acknowledged is lost, nothing is doubled, order is kept or marked.
 import Database from 'better-sqlite3';
 import { join } from 'node:path';
-import type { Sent } from './sender.ts';
 
 /** Its table has no unique constraint, so that a second completion of an event is found. */
 export const COUNTING = `
@@ -11,7 +10,8 @@ export default defineHandler({
   setup: ['create table seen (n integer primary key, event text not null, cursor integer, lane text, late integer)'],
   async handle(event, ctx) {
     await ctx.complete((tx) => tx.run('insert into seen (event, cursor, lane, late) values (?, ?, ?, ?)',
-      event.key, Number(event.cursor), event.data.from, ctx.late ? 1 : 0));
+      event.key, Number(event.cursor), event.sessionId + event.data.from, ctx.late ? 1 : 0));
+    if (process.env.TELL_COMPLETIONS) process.stdout.write('completed ' + event.key + '\\n');
   },
 });
 `;
@@ -24,7 +24,12 @@ export interface Look {
   violations: string[];
 }
 
-export function look(folder: string, acknowledged: Sent[]): Look {
+/** `completed`: keys of events. `happened`: cursors that the service has. */
+export function look(
+  folder: string,
+  acknowledged: { id: string }[],
+  { completed = [], happened = [] }: { completed?: string[]; happened?: string[] } = {},
+): Look {
   const db = new Database(join(folder, 'events.db'), { readonly: true, timeout: 5_000 });
   try {
     const list = (sql: string): string[] => db.prepare<[], string>(sql).pluck().all();
@@ -39,8 +44,19 @@ export function look(folder: string, acknowledged: Sent[]): Look {
       'acknowledged, but not stored',
       acknowledged.filter(({ id }) => !ids.has(id)).map(({ id }) => id),
     );
-    report('stored twice', list('select id from events group by id having count(*) > 1'));
+    for (const key of ['id', 'cursor'])
+      report('stored twice', list(`select ${key} from events where ${key} is not null group by 1 having count(*) > 1`));
+    const stored = new Set(list('select cast(cursor as text) from events'));
+    const [watermark = 0] = list("select cast(value as text) from state where name = 'watermark'");
+    report(
+      'below the watermark, but not stored',
+      happened.filter((cursor) => Number(cursor) <= Number(watermark) && !stored.has(cursor)),
+    );
     const handles = list("select name from sqlite_schema where name = 'seen'").length > 0;
+    report(
+      'completed, but without its row',
+      completed.filter((key) => !handles || !list('select event from seen').includes(key)),
+    );
     if (handles) {
       report('completed twice', list('select event from seen group by event having count(*) > 1'));
       report(
