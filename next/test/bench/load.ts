@@ -48,7 +48,10 @@ async function send(from: number, upTo: number, rate: number | null): Promise<nu
       else socket.write(requests[next++] ?? '');
     };
     const socket = connect(load.port, '127.0.0.1', go);
-    socket.setNoDelay(true).on('error', reject);
+    socket
+      .setNoDelay(true)
+      .on('error', reject)
+      .on('close', () => reject(new Error('the kit closed a connection')));
     socket.on('data', (chunk) => {
       const status = chunk.toString('latin1', 9, 12);
       if (status !== '204') reject(new Error(`answered with ${status}`));
