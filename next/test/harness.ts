@@ -145,7 +145,7 @@ function family(root: number): number[] {
   return [root, ...children.flatMap((pid) => family(Number(pid)))];
 }
 
-/** Empty if there is no such file. */
+/** Empty if there is no such file, or its process has ended meanwhile. */
 export function textOf(path: string): string {
-  return existsSync(path) ? readFileSync(path, 'utf8') : '';
+  return orUndefined(() => readFileSync(path, 'utf8')) ?? '';
 }
