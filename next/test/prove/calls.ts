@@ -1,8 +1,9 @@
 // SIGKILL at each system call by which a process writes: of main, run and keep, while events are delivered and handled.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { startKit, textOf, until } from '../harness.ts';
+import { requireStrace } from './recording.ts';
 import { unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
 import { COUNTING, look } from './store.ts';
@@ -11,8 +12,7 @@ const CALLS = 'write,writev,pwrite64,fsync,fdatasync,ftruncate,unlink,sendto,sen
 const EVENTS = 6;
 
 export async function calls({ short, progress }: Options): Promise<Row[]> {
-  if (spawnSync('strace', ['-V']).status !== 0)
-    throw new Error('strace is missing: apt-get install strace (Debian, Ubuntu)');
+  requireStrace();
   const rows: Row[] = [];
   for (const role of ['main', 'run/main', 'keep/main']) rows.push(await walk(role, short ? 12 : 1, progress));
   return rows;

@@ -8,7 +8,7 @@ import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { startService } from '../../src/tools/simulator/service.ts';
 import { deliver, startKit, until } from '../harness.ts';
 import { Disk, type Luck, type Step } from './disk.ts';
-import { readRecording, recorder } from './recording.ts';
+import { readRecording, recorder, requireStrace } from './recording.ts';
 import type { Options, Row } from './report.ts';
 import { COUNTING, look } from './store.ts';
 
@@ -22,6 +22,7 @@ const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
 const ENOUGH = 20;
 
 export async function power({ short, progress }: Options): Promise<Row[]> {
+  requireStrace();
   const folder = mkdtempSync(MEMORY);
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   const { steps, happened } = await record(short ? ROUNDS.short : ROUNDS.long, folder);

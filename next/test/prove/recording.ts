@@ -1,4 +1,5 @@
 // What strace has written down of a run of the whole kit, as steps: writes and syncs of the store, answers, completions.
+import { spawnSync } from 'node:child_process';
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Step } from './disk.ts';
@@ -7,6 +8,11 @@ const CALLS = 'write,writev,pwrite64,pwritev,fsync,fdatasync,ftruncate,unlink,se
 /** SQLite's longest write is a page. */
 const LONGEST = 4_096;
 const LINE = /^(\d+)\s+(?:(\w+)\((.*)|<\.\.\. (\w+) resumed>(.*))$/;
+
+export function requireStrace(): void {
+  if (spawnSync('strace', ['-V']).status !== 0)
+    throw new Error('strace is missing: apt-get install strace (Debian, Ubuntu)');
+}
 
 /** Comes before the command. The traced process stays our child. */
 export const recorder = (file: string): string[] => [

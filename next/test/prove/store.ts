@@ -53,9 +53,10 @@ export function look(
       happened.filter((cursor) => Number(cursor) <= Number(watermark) && !stored.has(cursor)),
     );
     const handles = list("select name from sqlite_schema where name = 'seen'").length > 0;
+    const seen = new Set(handles ? list('select event from seen') : []);
     report(
       'completed, but without its row',
-      completed.filter((key) => !handles || !list('select event from seen').includes(key)),
+      completed.filter((key) => !seen.has(key)),
     );
     if (handles) {
       report('completed twice', list('select event from seen group by event having count(*) > 1'));
