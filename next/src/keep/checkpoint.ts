@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import type { AdminStore } from '../operations/store/admin.ts';
 
 const STEP_MS = 1_000;
-/** Bytes of the log. Above `restart` writers wait for a moment, so that the log begins anew; above `cut` it is cut off. */
+/** Bytes. With a log above `restart` writers wait for a moment, so that it begins anew; a file above `cut` is cut off. */
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
 /** A reader that pins a snapshot makes each try vain. */
 const VAIN_MS = 2_000;
@@ -12,10 +12,10 @@ export function createCheckpoints(file: string, admin: AdminStore): () => Promis
   return async () => {
     const bytes = logBytes(file);
     if (bytes < LOG.passive) return STEP_MS;
-    await admin.checkpoint('passive');
-    if (bytes < LOG.restart) return STEP_MS;
-    const isDone = await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate');
-    return isDone ? STEP_MS : VAIN_MS;
+    const used = (await admin.checkpoint('passive')) ?? bytes;
+    if (used < LOG.restart && bytes < LOG.cut) return STEP_MS;
+    const left = await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate');
+    return left === null ? VAIN_MS : STEP_MS;
   };
 }
 

@@ -36,6 +36,9 @@ export interface AdminStore {
    * by replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end.
    */
   prune(before: number, after?: number): Promise<number | null>;
-  /** Copies the log into the store. `restart` and `truncate` wait shortly for writers and readers. False: in vain. */
-  checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<boolean>;
+  /**
+   * Copies the log into the store. `restart` and `truncate` wait shortly for writers and readers. Resolves to the bytes
+   * that were in use in the log's file, which may be longer. Null: in vain.
+   */
+  checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<number | null>;
 }

@@ -12,6 +12,8 @@ import type { State } from '../../store/sqlite/state.ts';
 const HIGHEST = '9223372036854775807';
 /** A checkpoint that restarts the log waits this long for writers and readers. */
 const CHECKPOINT_MS = 100;
+/** One page in the log. */
+const FRAME_BYTES = 4_096 + 24;
 const WEEK_MS = 7 * 86_400_000;
 
 type Wish = { [Name in keyof TaskFilter]?: TaskFilter[Name] | null };
@@ -177,12 +179,12 @@ export class Admin implements AdminStore {
     return this.#pruning.page(before, after);
   }
 
-  checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<boolean> {
+  checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<number | null> {
     return this.#db.query(() => {
       this.#db.raw.pragma(`busy_timeout = ${CHECKPOINT_MS}`);
-      const [result] = this.#db.raw.pragma(`wal_checkpoint(${how})`) as { busy: number }[];
+      const [result] = this.#db.raw.pragma(`wal_checkpoint(${how})`) as { busy: number; log: number }[];
       this.#db.raw.pragma(`busy_timeout = ${BLOCKING_MS}`);
-      return result?.busy === 0;
+      return result?.busy === 0 ? result.log * FRAME_BYTES : null;
     });
   }
 }

@@ -41,6 +41,9 @@ const statements = (db: Db) => ({
     on conflict (day, type, origin, late) do update set events = events + excluded.events`),
 });
 
+type Given = Parameters<IngestStore['accept']>[0];
+type Take = (reading: Reading, batch: Batch) => Verdict;
+
 export class Ingest implements IngestStore {
   readonly #db: Db;
   readonly #state: State;
@@ -54,12 +57,22 @@ export class Ingest implements IngestStore {
     this.#sql = statements(db);
   }
 
-  accept({ readings, counts = {}, state = {}, proves }: Parameters<IngestStore['accept']>[0]): Promise<Verdict[]> {
+  /** If the readings fail together for a reason that is not the store's, each is tried alone. */
+  async accept(given: Given): Promise<Verdict[]> {
+    try {
+      return await this.#write(given, (reading, batch) => this.#one(reading, batch));
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      return this.#write(given, (reading, batch) => this.#alone(reading, batch));
+    }
+  }
+
+  #write({ readings, counts = {}, state = {}, proves }: Given, take: Take): Promise<Verdict[]> {
     return this.#db.write(() => {
       // Inside the transaction, so that receipts come in the order of `seq`.
       const now = this.#clock.now();
       const batch: Batch = { now, floor: this.#state.cursor('floor'), counts: { ...counts }, days: new Map() };
-      const verdicts = this.#all(readings, batch);
+      const verdicts = readings.map((reading) => take(reading, batch));
       this.#state.count(batch.counts);
       for (const { count, row } of batch.days.values()) this.#sql.addDay.run(...row, count);
       for (const [name, value] of Object.entries(state)) this.#state.set(name, value);
@@ -68,27 +81,15 @@ export class Ingest implements IngestStore {
     });
   }
 
-  /** If the batch fails for a reason that is not the store's, each reading is tried alone. */
-  #all(readings: Reading[], batch: Batch): Verdict[] {
-    const together = { ...batch, counts: { ...batch.counts } };
+  #alone(reading: Reading, batch: Batch): Verdict {
     try {
-      const verdicts = this.#db.raw.transaction(() => readings.map((reading) => this.#one(reading, together)))();
-      Object.assign(batch, together);
-      return verdicts;
+      return this.#db.raw.transaction(() => this.#one(reading, batch))();
     } catch (error) {
       if (faultOf(error) instanceof StoreError || !this.#db.raw.inTransaction) throw error;
-      batch.days.clear();
+      const { origin, cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
+      const reason = `the store refuses it: ${describe(error).name}`;
+      return this.#quarantine({ origin, cursor, body, reason }, reason, null, batch);
     }
-    return readings.map((reading) => {
-      try {
-        return this.#db.raw.transaction(() => this.#one(reading, batch))();
-      } catch (error) {
-        if (faultOf(error) instanceof StoreError) throw error;
-        const { origin, cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
-        const reason = `the store refuses it: ${describe(error).name}`;
-        return this.#quarantine({ origin, cursor, body, reason }, reason, null, batch);
-      }
-    });
   }
 
   #one(reading: Reading, batch: Batch): Verdict {
@@ -99,10 +100,8 @@ export class Ingest implements IngestStore {
     // Only replay and the stream show events as old as that. A webhook is never taken for one that was removed.
     const isReplayed = origin === 'replay' || origin === 'stream';
     const isRemoved = isReplayed && cursor !== null && batch.floor !== null && !isBehind(batch.floor, cursor);
-    if (
-      !isRemoved &&
-      this.#sql.insert.run(cursor, id, type, session, createdAt, batch.now, bit, bit, body).changes > 0
-    ) {
+    const row = [cursor, id, type, session, createdAt, batch.now, bit, bit, body];
+    if (!isRemoved && this.#sql.insert.run(row).changes > 0) {
       noteDay(event, batch.now, batch.days);
       add(batch.counts, 'events');
       return 'new';
