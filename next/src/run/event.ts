@@ -22,26 +22,28 @@ export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' 
 /** A sender can make an address of any length. */
 const LONGEST_LANE = 500;
 /** Events that stay parsed, about as many as arrive within the window; and the characters of a body that does. */
-const KEPT = { events: 6_144, bytes: 4_096 };
+const KEPT = { events: 2_048, characters: 4_096 };
 
 export type EventCache = ReturnType<typeof createEventCache>;
 
 /** From fan-out to the attempt, so that a body is read from the store and parsed once. */
 export function createEventCache() {
-  const known = new Map<number, ReadEvent>();
+  // By the number's rest. A map would have to search for its oldest entry.
+  const kept: { seq: number; event: ReadEvent }[] = [];
+  function take(seq: number): ReadEvent | undefined {
+    const known = kept[seq % KEPT.events];
+    return known?.seq === seq ? known.event : undefined;
+  }
   return {
-    take: (seq: number): ReadEvent | undefined => known.get(seq),
+    take,
     /** Never throws. */
     read(stored: StoredEvent): ReadEvent {
       const { seq, body } = stored;
-      const kept = body === null ? undefined : known.get(seq);
-      if (kept) return kept;
-      const read = readEvent(stored);
-      if (body !== null && body.length > KEPT.bytes) return read;
-      known.set(seq, read);
-      const [oldest] = known.size > KEPT.events ? known.keys() : [];
-      if (oldest !== undefined) known.delete(oldest);
-      return read;
+      const known = body === null ? undefined : take(seq);
+      if (known) return known;
+      const event = readEvent(stored);
+      if ((body?.length ?? 0) <= KEPT.characters) kept[seq % KEPT.events] = { seq, event };
+      return event;
     },
   };
 }

@@ -21,7 +21,6 @@ export class Planner {
   readonly #handlers: Map<number, Loaded>;
   readonly #cache: EventCache;
   readonly #monotonic: () => number;
-
   readonly #scopes: AsyncLocalStorage<Scope>;
 
   constructor(

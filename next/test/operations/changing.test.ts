@@ -71,14 +71,6 @@ test('discarding reaches beyond the stretch that one transaction passes', async 
   right(world);
 });
 
-test('a paused handler begins nothing until it is resumed', async () => {
-  const world = await worldWith();
-  await ask(world, 'pause', { handler: 'h' });
-  expect(await claimed(world)).toEqual([]);
-  await ask(world, 'resume', { handler: 'h' });
-  expect(await claimed(world)).toEqual(['1', '2', '3']);
-});
-
 test('a rerun hands over the events of a stretch again', async () => {
   const world = await worldWith('done');
   await ask(world, 'rerun', { handler: 'h', from: '2', to: '2' });

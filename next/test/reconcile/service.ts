@@ -1,14 +1,12 @@
 // A service with a history that a test sets, over real HTTP. It tells the truth, unless it is given lies.
-import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import type { AddressInfo } from 'node:net';
-import { onTestFinished } from 'vitest';
 import { readReplay } from '../../src/reconcile/page.ts';
 import { readAgain, runPass } from '../../src/reconcile/pass.ts';
 import { ReplayStore } from '../../src/reconcile/store.ts';
 import { createLog } from '../../src/base/log.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
+import { serve } from '../serve.ts';
 import { WINDOW, type World } from '../store/fixture.ts';
 
 export const OVERLAP = 10_000;
@@ -35,7 +33,7 @@ export const refuses = (status: number, reason: string): Lie => says({ error: { 
 
 export async function startService(history: History, lies: Lie[] = []) {
   const asked: (string | null)[] = [];
-  const server = createServer((request, response) => {
+  const { url } = await serve((request, response) => {
     void json(request).then((body) => {
       const { after_cursor: after = null, limit } = (body as { request: { after_cursor?: string; limit: number } })
         .request;
@@ -52,13 +50,7 @@ export async function startService(history: History, lies: Lie[] = []) {
       return says(answer)(response);
     });
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-  const access = { baseUrl, apiKey: 'svc_live_0123456789abcdef' };
+  const access = { baseUrl: `${url}v1`, apiKey: 'svc_live_0123456789abcdef' };
 
   return {
     asked,

@@ -1,7 +1,5 @@
 // Turns and chains with real handlers, on a real store: what one handler does to the others.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
@@ -13,10 +11,10 @@ import { noService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { until } from '../harness.ts';
 import { reading, type Wanted } from '../store/fixture.ts';
+import { createFolder } from './fixture.ts';
 
 async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
-  const folder = mkdtempSync(join(tmpdir(), 'kit-runner-'));
-  const store = openSqlite(join(folder, 'events.db'), { synchronous: 'normal' });
+  const store = openSqlite(join(createFolder(), 'events.db'), { synchronous: 'normal' });
   const { boot } = await store.work.begin('live', false);
   const names = Object.keys(defs);
   const ids = await store.work.register(
@@ -33,7 +31,6 @@ async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   onTestFinished(async () => {
     await runner.drain(100).catch(() => {});
     store.close();
-    rmSync(folder, { recursive: true, force: true });
   });
   return {
     runner,

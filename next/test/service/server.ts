@@ -1,10 +1,9 @@
 // A service of the test's own over real HTTP, and a client whose waits advance the test's clock.
-import { once } from 'node:events';
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished } from 'vitest';
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import { expect } from 'vitest';
 import { ServiceError } from '../../src/service/errors.ts';
 import { createService } from '../../src/service/service.ts';
+import { serve } from '../serve.ts';
 
 export const API_KEY = 'svc_live_0123456789abcdef';
 
@@ -14,18 +13,12 @@ type Answer = (response: ServerResponse, number: number) => unknown;
 /** The service gives this answer to every request. */
 export async function setUp(answer: Answer, { paid = true, callsPerMinute = 100, onWait = () => {} } = {}) {
   const got: Got[] = [];
-  const server = createServer((request, response) => {
+  const { url, server } = await serve((request, response) => {
     void request.toArray().then((chunks: Buffer[]) => {
       const body = JSON.parse(Buffer.concat(chunks).toString() || '{}') as Got['body'];
       got.push({ url: request.url, headers: request.headers, body });
       return answer(response, got.length);
     });
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
   });
   const waits: number[] = [];
   const clock = { at: 0, now: () => clock.at, monotonic: () => clock.at };
@@ -35,8 +28,7 @@ export async function setUp(answer: Answer, { paid = true, callsPerMinute = 100,
     onWait();
     return Promise.resolve();
   }
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/`;
-  const service = createService({ baseUrl, apiKey: API_KEY, paid, callsPerMinute, clock, pause });
+  const service = createService({ baseUrl: `${url}v1/`, apiKey: API_KEY, paid, callsPerMinute, clock, pause });
   return { service, got, waits, clock, server };
 }
 

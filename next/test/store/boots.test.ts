@@ -11,6 +11,15 @@ async function claimed(world: World): Promise<Claim> {
   return claim;
 }
 
+/** One task is at work. */
+async function working() {
+  const world = await createWorld(ARRIVAL).begin();
+  await world.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
+  await world.accept({ cursor: 1 });
+  const claim = await claimed(world);
+  return { world, claim, task: { event: claim.tasks[0]?.event ?? 0, handler: claim.handler } };
+}
+
 /** The next suspect, claimed by a process of its own. */
 async function suspect(world: World): Promise<{ claim: Claim | undefined; boot: number }> {
   const { boot } = await world.store.work.begin('suspect-1', true);
@@ -40,9 +49,7 @@ test('what ran when run died runs apart, one task at a time, and its lane goes o
 });
 
 test('the third death of run makes a dead letter; deaths of the whole kit weigh a quarter', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.accept({ cursor: 1 });
-  await claimed(world);
+  const { world } = await working();
   await world.begin(false);
   expect(world.rows('select state, crashes, attempts from tasks')).toEqual([{ state: 0, crashes: 1, attempts: 0 }]);
   for (let n = 0; n < 3; n++) await suspect(world);
@@ -51,36 +58,10 @@ test('the third death of run makes a dead letter; deaths of the whole kit weigh 
   expect(world.rows('select waiting, dead from handlers')).toEqual([{ waiting: 0, dead: 1 }]);
 });
 
-test('a boot that ends gives back what it holds, and counts nothing', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.accept({ cursor: 1 });
-  await claimed(world);
-  await world.store.work.end(world.boot);
-  await world.begin(false);
-  expect((await claimed(world)).tasks[0]).toMatchObject({ crashes: 0, attempts: 0 });
-});
-
-test('the death of one process is not blamed on what others run', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival', lane: () => null }]).begin();
-  await world.accept({ cursor: 1 });
-  await claimed(world);
-  await world.begin(true);
-  const { claim, boot } = await suspect(world);
-  await world.accept({ cursor: 2 });
-  await claimed(world);
-  await world.begin(true);
-  expect(world.rows('select crashes from tasks order by event')).toEqual([{ crashes: 4 }, { crashes: 4 }]);
-  const { fenced } = await world.turn(claim ? [over(claim)] : [], { suspects: true, boot, tasks: 0 });
-  expect([fenced, world.rows('select state from tasks order by event')]).toEqual([0, [{ state: 1 }, { state: 0 }]]);
-});
-
 test('an orphan writes nothing', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.accept({ cursor: 1 });
-  const claim = await claimed(world);
+  const { world, claim, task } = await working();
   const old = world.boot;
   await world.begin(true);
-  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
   await expect(world.turn([over(claim)], { boot: old })).rejects.toMatchObject({ code: 'orphan' });
   await expect(world.store.work.complete(claim, task, () => {})).rejects.toMatchObject({ code: 'orphan' });
   await expect(world.store.work.note(claim, task, 'n', '1')).rejects.toMatchObject({ code: 'orphan' });
@@ -88,11 +69,7 @@ test('an orphan writes nothing', async () => {
 });
 
 test('the user’s writes and the end of the task are one commit', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
-  await world.accept({ cursor: 1 });
-  const claim = await claimed(world);
-  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const { world, claim, task } = await working();
   const write = (n: number) => (tx: { run: (sql: string, n: number) => unknown }) =>
     tx.run('insert into mine values (?)', n);
   const failing = world.store.work.complete(claim, task, async (tx) => {
@@ -108,10 +85,7 @@ test('the user’s writes and the end of the task are one commit', async () => {
 });
 
 test('a statement that failed ends the completion, even if its error is caught', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.accept({ cursor: 1 });
-  const claim = await claimed(world);
-  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const { world, claim, task } = await working();
   const caught = world.store.work.complete(claim, task, (tx) =>
     tx.run('insert into nothing values (1)').catch(() => 0),
   );
@@ -120,11 +94,7 @@ test('a statement that failed ends the completion, even if its error is caught',
 });
 
 test('work that awaits something else is rolled back after a second, and says so', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
-  await world.accept({ cursor: 1 });
-  const claim = await claimed(world);
-  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const { world, claim, task } = await working();
   const hanging = world.store.work.complete(claim, task, async (tx) => {
     await tx.run('insert into mine values (1)');
     await new Promise(() => {});
@@ -134,10 +104,7 @@ test('work that awaits something else is rolled back after a second, and says so
 });
 
 test('notes stay with the task', async () => {
-  const world = await createWorld(ARRIVAL).begin();
-  await world.accept({ cursor: 1 });
-  const claim = await claimed(world);
-  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const { world, claim, task } = await working();
   expect(await world.store.work.note(claim, task, 'sent', '{"n":1}')).toBe(true);
   const [again] = await world.settle([{ claim, outcomes: [], free: true }]);
   expect(again?.tasks[0]?.notes).toEqual({ sent: { n: 1 } });

@@ -1,98 +1,29 @@
 // The one door: which stored event an arrival is.
 import { expect, test } from 'vitest';
-import { createWorld, reading } from './fixture.ts';
+import type { Verdict } from '../../src/store/store.ts';
+import { createWorld, reading, type Wanted } from './fixture.ts';
 
-test.each<[string, Parameters<typeof reading>[0][], string[]]>([
-  [
-    'the same id and cursor again is a duplicate',
-    [
-      { id: 'a', cursor: 1 },
-      { id: 'a', cursor: 1 },
-    ],
-    ['new', 'duplicate'],
-  ],
-  [
-    'replay of a webhook is a duplicate',
-    [
-      { id: 'a', cursor: 1 },
-      { cursor: 1, origin: 'replay' },
-    ],
-    ['new', 'duplicate'],
-  ],
-  [
-    'a webhook after replay is a duplicate',
-    [
-      { cursor: 1, origin: 'replay' },
-      { id: 'a', cursor: 1 },
-    ],
-    ['new', 'duplicate'],
-  ],
-  [
-    'the same id with other data is a conflict',
-    [
-      { id: 'a', cursor: 1 },
-      { id: 'a', cursor: 1, data: { n: 2 } },
-    ],
-    ['new', 'conflict'],
-  ],
-  [
-    'the same cursor under another id with equal data is a duplicate',
-    [
-      { id: 'a', cursor: 1 },
-      { id: 'b', cursor: 1 },
-    ],
-    ['new', 'duplicate'],
-  ],
-  [
-    'the same cursor under another id with other data is a conflict',
-    [
-      { id: 'a', cursor: 1 },
-      { id: 'b', cursor: 1, data: { n: 2 } },
-    ],
-    ['new', 'conflict'],
-  ],
-  [
-    'the same id with another cursor is a conflict',
-    [
-      { id: 'a', cursor: 1 },
-      { id: 'a', cursor: 2 },
-    ],
-    ['new', 'conflict'],
-  ],
-  [
-    'the same cursor with another type is a conflict',
-    [
-      { id: 'a', cursor: 1 },
-      { cursor: 1, type: 'B', origin: 'replay' },
-    ],
-    ['new', 'conflict'],
-  ],
-  [
-    'the same cursor of another session is a conflict',
-    [
-      { id: 'a', cursor: 1, session: 's' },
-      { cursor: 1, session: 't', origin: 'replay' },
-    ],
-    ['new', 'conflict'],
-  ],
-  [
-    'an id and a cursor of two rows are a conflict',
-    [
-      { id: 'a', cursor: 1 },
-      { id: 'b', cursor: 2 },
-      { id: 'a', cursor: 2 },
-    ],
-    ['new', 'new', 'conflict'],
-  ],
-  ['ids that differ by case are two events', [{ id: 'a' }, { id: 'A' }], ['new', 'new']],
-  [
-    'no cursor and no session contradict nothing',
-    [{ id: 'a' }, { id: 'a', cursor: 1, session: 's' }],
-    ['new', 'duplicate'],
-  ],
-])('%s', async (_, list, verdicts) => {
+const A1: Wanted = { id: 'a', cursor: 1 };
+const REPLAYED: Wanted = { cursor: 1, origin: 'replay' };
+const OTHER = { data: { n: 2 } };
+
+test.each<[string, Wanted[], Wanted, Verdict]>([
+  ['the same id and cursor', [A1], A1, 'duplicate'],
+  ['replay of a webhook', [A1], REPLAYED, 'duplicate'],
+  ['a webhook after replay', [REPLAYED], A1, 'duplicate'],
+  ['the same id with other data', [A1], { ...A1, ...OTHER }, 'conflict'],
+  ['the same cursor under another id with equal data', [A1], { ...A1, id: 'b' }, 'duplicate'],
+  ['the same cursor under another id with other data', [A1], { ...A1, id: 'b', ...OTHER }, 'conflict'],
+  ['the same id with another cursor', [A1], { ...A1, cursor: 2 }, 'conflict'],
+  ['the same cursor with another type', [A1], { ...REPLAYED, type: 'B' }, 'conflict'],
+  ['the same cursor of another session', [{ ...A1, session: 's' }], { ...REPLAYED, session: 't' }, 'conflict'],
+  ['an id and a cursor of two rows', [A1, { id: 'b', cursor: 2 }], { ...A1, cursor: 2 }, 'conflict'],
+  ['an id that differs by case', [{ id: 'a' }], { id: 'A' }, 'new'],
+  ['what was unknown, which contradicts nothing', [{ id: 'a' }], { ...A1, session: 's' }, 'duplicate'],
+])('an arrival that is %s', async (_, known, arrival, verdict) => {
   const world = createWorld();
-  expect(await world.accept(...list.map((one) => reading(one)))).toEqual(verdicts);
+  await world.accept(...known);
+  expect(await world.accept(arrival)).toEqual([verdict]);
 });
 
 test('the row gets what it lacks, and the origin, and keeps what it has', async () => {

@@ -54,15 +54,3 @@ test('a lane above the floor stays, because it still says what is late', async (
   const [claim] = await world.settle();
   expect([left(world), claim?.tasks[0]?.late]).toEqual([['9', '7'], true]);
 });
-
-test('a handler that will not come back is forgotten with its tasks', async () => {
-  const world = await createWorld([{ name: 'a', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 1 });
-  await world.settle();
-  expect(await world.people.admin.forget('a')).toBe('loaded');
-  await world.load([]);
-  expect(await world.people.admin.forget('a')).toBe('forgotten');
-  expect(
-    world.count('select (select count(*) from tasks) + (select count(*) from lanes) + (select count(*) from handlers)'),
-  ).toBe(0);
-});

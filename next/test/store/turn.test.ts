@@ -59,22 +59,6 @@ test('a task that steps aside frees its lane, runs late, and makes lower ones la
   expect(world.count('select count(*) from lanes where id < 0')).toBe(0);
 });
 
-test('what arrives below a task that has stepped aside is marked late', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 5 });
-  await world.settle([failed(await claimed(world), world.now + 10_000, { aside: true })]);
-  await world.accept({ cursor: 4 }, { cursor: 6 });
-  expect((await claimed(world)).tasks.map(({ late }) => late)).toEqual([true, false]);
-});
-
-test('what arrives below what has ended is marked late', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 5 });
-  await world.settle([over(await claimed(world))]);
-  await world.accept({ cursor: 4 }, { cursor: 6 });
-  expect((await claimed(world)).tasks.map(({ late }) => late)).toEqual([true, false]);
-});
-
 test('a chain leaves off where it was left, and what it did not run keeps its attempts', async () => {
   const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
   await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
@@ -84,16 +68,6 @@ test('a chain leaves off where it was left, and what it did not run keeps its at
   expect(await world.settle()).toEqual([]);
   const [rest] = await world.settle([{ claim, outcomes: [], free: true }]);
   expect([world.cursors(rest), rest?.tasks[0]?.attempts]).toEqual([['2', '3'], 0]);
-});
-
-test('an outcome of an older claim changes nothing', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 1 });
-  const old = await claimed(world);
-  const [now] = await world.settle([{ claim: old, outcomes: [], free: true }]);
-  const { fenced } = await world.turn([over(old)]);
-  expect([fenced, world.count('select count(*) from tasks where state = 0')]).toEqual([1, 1]);
-  expect(now?.lane).toBe(old.lane);
 });
 
 test('a handler that is behind claims only what no lower arrival can precede', async () => {
@@ -114,15 +88,6 @@ test('strict tasks wait for the watermark, which only replay moves', async () =>
   expect((await world.turn()).held).toBe(true);
   await world.store.ingest.accept({ readings: [], proves: { from: '1' as never, to: '3' as never } });
   expect(world.cursors(await claimed(world))).toEqual(['2']);
-});
-
-test('tasks without a cursor or without a lane wait for nobody', async () => {
-  const world = await createWorld([
-    { name: 'h', order: 'arrival', lane: ({ cursor }) => (cursor === '7' ? null : 'a') },
-  ]).begin();
-  await world.accept({ cursor: 1 }, { id: 'x' }, { cursor: 7 }, { cursor: 2 });
-  const claims = await world.settle();
-  expect(claims.map((claim) => world.cursors(claim).join()).toSorted()).toEqual(['', '1,2', '7']);
 });
 
 test('a paused handler takes up events and begins nothing; a missing one keeps its position and catches up', async () => {
@@ -164,38 +129,6 @@ test('no claim takes more of a lane than its chain, nor more tasks than there is
   expect(claims.map(({ tasks }) => tasks.length)).toEqual([2, 2]);
 });
 
-test('a chain longer than the room is cut', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
-  const { claims } = await world.turn([], { tasks: 2, chain: 8 });
-  expect(claims.map(({ tasks }) => tasks.length)).toEqual([2]);
-});
-
-test('a rerun leaves what the handler has not taken up to its fan-out', async () => {
-  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
-  world.store.db.raw.exec("insert into state values ('watermark', 1)");
-  await world.accept({ cursor: 5 });
-  await world.rerun('h');
-  expect(await world.settle()).toEqual([]);
-});
-
-test('a rerun orders events by the cursor that they have got meanwhile', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ id: 'a' }, { cursor: 3 });
-  await world.settle((await world.settle()).map((claim) => over(claim)));
-  await world.accept({ id: 'a', cursor: 5 });
-  await world.rerun('h');
-  expect(world.cursors(await claimed(world))).toEqual(['3', '5']);
-});
-
-test('a rerun of dead letters begins where it is told', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 19 });
-  await world.settle([over(await claimed(world), 'dead')]);
-  await world.rerun('h', 'dead', '20' as never);
-  expect(await world.settle()).toEqual([]);
-});
-
 test('a strict handler that is behind begins nothing, because a lower cursor may stand in the next page', async () => {
   const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
   await world.accept(...Array.from({ length: 256 }, (_, n) => ({ cursor: 1_000 + n })), { cursor: 5 });
@@ -235,38 +168,4 @@ test('what was looked at before another turn is not fanned out again', async () 
   const before = position();
   await world.turn([], { seen });
   expect([position(), world.count('select count(*) from tasks')]).toEqual([before, 2]);
-});
-
-test('a rerun puts ended tasks back into their lanes, in cursor order and never late', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
-  await world.accept({ cursor: 1 }, { cursor: 2 });
-  await world.settle([over(await claimed(world))]);
-  await world.rerun('h');
-  const again = await claimed(world);
-  expect([world.cursors(again), again.tasks.map(({ late, attempts }) => [late, attempts])]).toEqual([
-    ['1', '2'],
-    [
-      [false, 0],
-      [false, 0],
-    ],
-  ]);
-  const { claims } = await world.turn([failed(again, world.now + 60_000)]);
-  expect(claims.map((claim) => world.cursors(claim))).toEqual([['2']]);
-});
-
-test('counters follow every end, retry and discard', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival', lane: () => null }]).begin();
-  await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 }, { cursor: 4 });
-  const [a, b, c] = await world.settle();
-  if (!a || !b || !c) throw new Error('too few claims');
-  await world.turn([over(a), over(b, 'skipped'), over(c, 'dead')]);
-  await world.people.admin.discard({ handler: 'h', limit: 10 });
-  expect(world.rows('select waiting, done, skipped, dead from handlers')).toEqual([
-    { waiting: 0, done: 1, skipped: 2, dead: 1 },
-  ]);
-  expect(await world.people.admin.retry('h', c.tasks[0]?.event ?? 0)).toBe(true);
-  expect(world.rows('select waiting, done, skipped, dead from handlers')).toEqual([
-    { waiting: 1, done: 1, skipped: 2, dead: 0 },
-  ]);
-  expect(await world.settle()).toHaveLength(1);
 });

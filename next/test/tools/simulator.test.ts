@@ -1,13 +1,12 @@
 // The simulated service, against the contract: deliveries and their schedule, replay, the stream, sends, limits, errors.
 import { createHmac } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer, type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingHttpHeaders } from 'node:http';
 import { text } from 'node:stream/consumers';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { answerTo } from '../../src/tools/simulator/console.ts';
 import { startService, type ServiceOptions, type SimulatedService } from '../../src/tools/simulator/service.ts';
 import { until } from '../harness.ts';
+import { serve } from '../serve.ts';
 
 interface Got {
   headers: IncomingHttpHeaders;
@@ -16,30 +15,24 @@ interface Got {
 type Fields = Record<string, unknown>;
 
 const NOTHING: Got = { headers: {}, body: '' };
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).toReversed()) await end();
-});
 
 async function serviceOf(options: ServiceOptions = {}): Promise<SimulatedService> {
   const service = await startService({ speed: 1_000_000, ...options });
-  ends.push(() => service.stop());
+  onTestFinished(() => service.stop());
   return service;
 }
 
 /** A receiver that keeps what it gets. `statuses`: of its first answers; then 204. */
 async function receiverOf(...statuses: number[]): Promise<{ url: string; got: Got[] }> {
   const got: Got[] = [];
-  const server = createServer((request, response) => {
+  const { url } = await serve((request, response) => {
     const answer = async (): Promise<void> => {
       got.push({ headers: request.headers, body: await text(request) });
       response.writeHead(statuses[got.length - 1] ?? 204).end();
     };
     void answer();
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  ends.push(() => (server.closeAllConnections(), server.close()));
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, got };
+  return { url, got };
 }
 
 async function call(service: SimulatedService, path: string, body: unknown, key = service.key) {
@@ -51,75 +44,53 @@ async function call(service: SimulatedService, path: string, body: unknown, key 
 
 const replay = (service: SimulatedService, request: Fields = {}) => call(service, '/rpc/ReplayEvents', { request });
 
-test('a delivery is signed over its timestamp and its raw body', async () => {
-  const { url, got } = await receiverOf();
-  const service = await serviceOf({ url });
-  const [event] = service.emit();
-  await until('the delivery', () => got.length === 1);
-  const { headers, body } = got[0] ?? NOTHING;
-  const mac = createHmac('sha256', service.secret)
-    .update(`${String(headers['x-svc-timestamp'])}.${body}`)
-    .digest('hex');
-  expect(headers).toMatchObject({ 'x-svc-signature': `v1=${mac}`, 'x-svc-event-id': event?.id, 'x-svc-attempt': '1' });
-  expect(JSON.parse(body)).toMatchObject({
-    id: event?.id,
-    cursor: event?.cursor,
-    data: { MessageReceived: event?.data },
-  });
-});
-
-test('a delivery that fails is tried 8 times, and then abandoned', async () => {
-  const { url, got } = await receiverOf(...Array<number>(8).fill(500));
-  const { webhook, history } = await serviceOf({ url });
-  expect(await webhook.deliver(history.add())).toEqual(Array<number>(8).fill(500));
-  expect(got.map(({ headers }) => headers['x-svc-attempt'])).toEqual('12345678'.split(''));
-  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(1);
-});
-
-test('15 failures in a row switch the webhook off, and enabling it brings back nothing', async () => {
-  const { url, got } = await receiverOf(...Array<number>(15).fill(500));
-  const service = await serviceOf({ url });
-  await service.webhook.deliver(service.history.add());
-  expect(await service.webhook.deliver(service.history.add())).toHaveLength(7);
-  expect(service.webhook.state()).toBe('disabled by failures');
-  service.emit();
-  service.webhook.enable();
-  const [event] = service.emit();
-  await until('the delivery', () => got.length === 16);
-  expect(got.at(-1)?.headers['x-svc-event-id']).toBe(event?.id);
-});
-
-test('after a rotation both secrets sign', async () => {
+test('a delivery is signed over its timestamp and its raw body, after a rotation by both secrets', async () => {
   const { url, got } = await receiverOf();
   const service = await serviceOf({ url });
   const secret = service.webhook.rotate();
-  await service.webhook.deliver(service.history.add());
+  const [event] = service.emit();
+  await until('the delivery', () => got.length === 1);
   const { headers, body } = got[0] ?? NOTHING;
   const signed = [secret, service.secret].map((one) => {
     const mac = createHmac('sha256', one).update(`${String(headers['x-svc-timestamp'])}.${body}`);
     return `v1=${mac.digest('hex')}`;
   });
-  expect(headers['x-svc-signature']).toBe(signed.join());
+  expect(headers).toMatchObject({
+    'x-svc-signature': signed.join(),
+    'x-svc-event-id': event?.id,
+    'x-svc-attempt': '1',
+  });
+  const data = { MessageReceived: event?.data };
+  expect(JSON.parse(body)).toMatchObject({ id: event?.id, cursor: event?.cursor, data });
 });
 
-test('replay shows what follows a cursor, page by page', async () => {
+test('a failing delivery is tried 8 times; 15 failures in a row switch the webhook off, and enabling it brings back nothing', async () => {
+  const { url, got } = await receiverOf(...Array<number>(15).fill(500));
+  const service = await serviceOf({ url });
+  const { webhook, history } = service;
+  expect(await webhook.deliver(history.add())).toEqual(Array<number>(8).fill(500));
+  expect(got.map(({ headers }) => headers['x-svc-attempt'])).toEqual('12345678'.split(''));
+  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(1);
+  expect(await webhook.deliver(history.add())).toHaveLength(7);
+  expect(webhook.state()).toBe('disabled by failures');
+  service.emit();
+  webhook.enable();
+  const [event] = service.emit();
+  await until('the delivery', () => got.length === 16);
+  expect(got.at(-1)?.headers['x-svc-event-id']).toBe(event?.id);
+});
+
+test('replay shows what follows a cursor, page by page; it refuses an unknown one, and says when one has expired', async () => {
   const service = await serviceOf();
   const cursors = service.emit(3).map(({ cursor }) => cursor);
   const first = (await replay(service, { limit: 2 })).json;
   expect(first).toMatchObject({ next_cursor: cursors[1], has_more: true, reset_required: false });
-  const { json } = await replay(service, { after_cursor: cursors[1] });
-  expect(json).toMatchObject({ events: [{ cursor: cursors[2] }], next_cursor: cursors[2], has_more: false });
-});
-
-test('replay refuses the cursor of no event, and says when one has expired', async () => {
-  const service = await serviceOf();
-  const [event] = service.emit();
+  const next = { after_cursor: cursors[1] };
+  const rest = { events: [{ cursor: cursors[2] }], next_cursor: cursors[2], has_more: false };
+  expect((await replay(service, next)).json).toMatchObject(rest);
   expect(await replay(service, { after_cursor: '7' })).toMatchObject({ status: 400, reason: 'EVENT_CURSOR_INVALID' });
   service.history.expire();
-  expect((await replay(service, { after_cursor: event?.cursor })).json).toMatchObject({
-    events: [],
-    reset_required: true,
-  });
+  expect((await replay(service, next)).json).toMatchObject({ events: [], reset_required: true });
 });
 
 test('the stream resends what was missed, goes on, and ends when it is told to', async () => {
@@ -182,12 +153,4 @@ test('a fault of the console fails one call, of the name that it was given', asy
   const list = { request: {} };
   expect(await call(service, '/rpc/ListMessages', list)).toMatchObject({ status: 503, reason: 'OUTCOME_UNCERTAIN' });
   expect(await call(service, '/rpc/ListMessages', list)).toMatchObject({ status: 200 });
-});
-
-test('the console makes events, and answers wrong words with the usage', async () => {
-  const service = await serviceOf();
-  expect(answerTo(service, 'send 3')).toContain('3 × MessageReceived');
-  expect(service.history.all()).toHaveLength(3);
-  expect(answerTo(service, 'send none')).toBe('type send [n] [type]');
-  expect(answerTo(service, 'nothing')).toBe('type help');
 });
