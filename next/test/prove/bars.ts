@@ -48,12 +48,11 @@ export default { name: 'h', on: 'MessageReceived', async handle(event) {
     await sleep(Math.max(0, began + (n + 1) * 50 - Date.now()));
   }
   await Promise.all(sending);
-  await until('every task to end', async () => (await kit.status()).tasks.dead >= bad.length, 60_000).catch(() => {});
-  await until(
-    'every task to end',
-    async () => (await kit.status()).tasks.waiting + (await kit.status()).tasks.running === 0,
-    60_000,
-  ).catch(() => {});
+  const isOver = async (): Promise<boolean> => {
+    const { done, dead } = (await kit.status()).tasks;
+    return done + dead >= good.length + bad.length;
+  };
+  await until('every task to end', isOver, 60_000).catch(() => {});
   const { tasks } = await kit.status();
   const p99 = percentile(lags(kit.lines(), 'good', good), 0.99);
   await kit.stop();
@@ -93,11 +92,7 @@ async function large(): Promise<Row> {
   };
 }
 
-const textOfStatus = (pid: number): string => textOf(`/proc/${pid}/status`);
-
-function rssMb(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(textOfStatus(pid))?.[1] ?? 0) / 1_024;
-}
+const rssMb = (pid: number): number => Number(/VmRSS:\s+(\d+)/.exec(textOf(`/proc/${pid}/status`))?.[1] ?? 0) / 1_024;
 
 async function hanging(): Promise<Row> {
   const slow = `export default { name: 'slow', on: 'MessageReceived', lane: 'none', order: 'arrival', timeoutMs: 60000, async handle(event) {

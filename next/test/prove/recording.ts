@@ -15,20 +15,8 @@ export function requireStrace(): void {
 }
 
 /** Comes before the command. The traced process stays our child. */
-export const recorder = (file: string): string[] => [
-  'strace',
-  '-D',
-  '-qq',
-  '-f',
-  '-y',
-  '-xx',
-  '-s',
-  String(LONGEST),
-  '-o',
-  file,
-  '-e',
-  `trace=${CALLS}`,
-];
+export const recorder = (file: string): string[] =>
+  `strace -D -qq -f -y -xx -s ${LONGEST} -e trace=${CALLS} -o`.split(' ').concat(file);
 
 export async function readRecording(file: string, store: string): Promise<Step[]> {
   const steps: Step[] = [];

@@ -56,12 +56,3 @@ test('what comes after the end of its scope is logged without its message, and t
   expect(lines).toEqual([expect.stringContaining('"handler":"one","key":"c:1","error":"RangeError"'), 'undefined']);
   expect([status, lines.join().includes('1234567')]).toEqual([0, false]);
 });
-
-test.each<[string, string, number, string]>([
-  ['process.exit works as ever', 'process.exit(7)', 7, ''],
-  ['a rejection is logged', `void Promise.reject(new Error('no')); await logged.promise;`, 0, '"error":"Error"'],
-  ['an uncaught error ends the process', `setTimeout(() => { throw new Error('no') })`, 1, '"error":"Error"'],
-])('outside of every scope %s', (_, code, expected, line) => {
-  const { status, lines } = node(code);
-  expect([status, lines]).toEqual([expected, [expect.stringContaining(line)]]);
-});

@@ -1,15 +1,9 @@
 // Who runs handlers: deaths, suspects, orphans, and what an attempt commits for its own task.
 import { expect, test } from 'vitest';
 import type { Claim } from '../../src/store/work.ts';
-import { createWorld, over, type World } from './fixture.ts';
+import { claimed, createWorld, over, type World } from './fixture.ts';
 
 const ARRIVAL = [{ name: 'h', order: 'arrival' as const }];
-
-async function claimed(world: World): Promise<Claim> {
-  const [claim] = await world.settle();
-  if (!claim) throw new Error('nothing was claimed');
-  return claim;
-}
 
 /** One task is at work. */
 async function working() {

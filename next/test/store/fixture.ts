@@ -195,6 +195,13 @@ export class World {
   }
 }
 
+/** The next claim. */
+export async function claimed(world: World): Promise<Claim> {
+  const [claim] = await world.settle();
+  if (!claim) throw new Error('nothing was claimed');
+  return claim;
+}
+
 /** How all tasks of a claim ended. */
 export function over(claim: Claim, as: 'done' | 'skipped' | 'dead' = 'done'): Ended {
   return { claim, outcomes: claim.tasks.map(({ event }) => ({ event, as, error: null })), free: true };

@@ -110,17 +110,11 @@ export class Model {
   }
 
   add(handler: number, event: ModelEvent, due: number, asked = false): void {
-    const task = {
-      handler,
-      event: event.seq,
-      cursor: event.cursor ?? -1,
-      lane: this.laneOf(handler, event),
-      due,
-      asked,
-    };
-    const fresh = { attempts: 0, crashes: 0, aside: false, state: 'waiting' as const, rerun: asked };
-    this.check(!this.tasks.has(`${handler}/${event.seq}`), `task ${event.seq} of ${handler} was made twice`);
-    this.tasks.set(`${handler}/${event.seq}`, { ...task, ...fresh });
+    const key = `${handler}/${event.seq}`;
+    this.check(!this.tasks.has(key), `task ${event.seq} of ${handler} was made twice`);
+    const about = { handler, event: event.seq, cursor: event.cursor ?? -1, lane: this.laneOf(handler, event), due };
+    const fresh = { attempts: 0, crashes: 0, aside: false, state: 'waiting' as const };
+    this.tasks.set(key, { ...about, ...fresh, asked, rerun: asked });
   }
 
   task(handler: number, event: number): ModelTask {

@@ -46,6 +46,8 @@ export type Command =
   | { do: 'rerun'; handler: number; only: 'all' | 'dead'; from: number | null }
   | { do: 'prune'; ageMs: number };
 
+type Of<Name> = Command & { do: Name };
+
 interface Running {
   claim: Claim;
   /** Of the slots; null: the live process. */
@@ -60,7 +62,7 @@ export class Play {
   running: Running[] = [];
   old: Claim[] = [];
   /** What an earlier look saw, and the events as they were then. */
-  look: { seen: Look; events: ModelEvent[] } | undefined;
+  looked: { seen: Look; events: ModelEvent[] } | undefined;
 
   constructor(world: World) {
     this.world = world;
@@ -80,52 +82,21 @@ export class Play {
 
   async step(command: Command): Promise<void> {
     this.model.now = this.world.now;
-    await this.#do(command);
+    const act = this[command.do] as (command: Command) => unknown;
+    await act.call(this, command);
     this.compare();
   }
 
-  async #do(command: Command): Promise<unknown> {
-    switch (command.do) {
-      case 'arrive':
-        return this.arrive(command.items, command.proves);
-      case 'tick':
-        return (this.world.now += command.ms);
-      case 'look':
-        return this.lookAhead();
-      case 'turn':
-        return this.turn(command);
-      case 'suspects':
-        return this.suspects(command);
-      case 'end':
-        return this.end(command);
-      case 'endAll':
-        return this.endAll();
-      case 'complete':
-        return this.complete(command.which);
-      case 'die':
-        return this.die(command.who, command.slot);
-      case 'stop':
-        return this.stop();
-      case 'late':
-        return this.tooLate(command.which);
-      case 'load':
-        return this.load(command.present, command.broken);
-      case 'pause':
-        this.model.paused[command.on ? 'add' : 'delete'](command.handler + 1);
-        return this.world.people.admin.pause(DEFS[command.handler]?.name ?? '', command.on);
-      case 'retry':
-      case 'discard':
-        return this[command.do](command.which);
-      case 'rerun':
-        return this.rerun(command);
-      case 'prune':
-        return this.prune(command.ageMs);
-      default:
-        throw new Error('no such command');
-    }
+  tick({ ms }: Of<'tick'>): void {
+    this.world.now += ms;
   }
 
-  async arrive(items: Item[], proves: number | null): Promise<void> {
+  pause({ handler, on }: Of<'pause'>): Promise<unknown> {
+    this.model.paused[on ? 'add' : 'delete'](handler + 1);
+    return this.world.people.admin.pause(DEFS[handler]?.name ?? '', on);
+  }
+
+  async arrive({ items, proves }: Of<'arrive'>): Promise<void> {
     const { model, world } = this;
     const told = items.filter(({ cursor, id, origin }) => (origin === 'replay' ? cursor !== null : id !== null));
     const given = told.map(({ id, session, ...one }) => ({
@@ -146,20 +117,20 @@ export class Play {
     if (proves !== null && proves > model.watermark) model.proved.push({ to: proves, at: model.now });
   }
 
-  async lookAhead(): Promise<void> {
+  async look(): Promise<void> {
     const seen = await this.world.store.work.look([...this.world.ids.values()]);
-    this.look = { seen, events: this.model.events.map((event) => ({ ...event })) };
+    this.looked = { seen, events: this.model.events.map((event) => ({ ...event })) };
   }
 
   /** A turn of the live process. */
   async live(ended: Ended[], options: TurnOptions = {}): Promise<{ claims: Claim[]; more: boolean }> {
-    const { look, model, world } = this;
-    this.look = undefined;
+    const { looked, model, world } = this;
+    this.looked = undefined;
     const { tasks = 0, chain = 1 } = options;
-    const { claims, more, fenced } = await world.turn(ended, { tasks, chain, seen: look?.seen });
+    const { claims, more, fenced } = await world.turn(ended, { tasks, chain, seen: looked?.seen });
     model.check(fenced === 0, 'an outcome was fenced');
     const rows = world.rows('select id, position from handlers') as { id: number; position: number }[];
-    for (const { id, position } of rows) if (model.loaded.has(id)) model.fannedOut(id, position, look?.events);
+    for (const { id, position } of rows) if (model.loaded.has(id)) model.fannedOut(id, position, looked?.events);
     for (const claim of claims) {
       model.claimed(claim, { suspects: false, chain });
       this.running.push({ claim, slot: null, ended: 0 });
@@ -167,13 +138,13 @@ export class Play {
     return { claims, more };
   }
 
-  async turn({ tasks, chain }: { tasks: number; chain: number }): Promise<void> {
-    const isFresh = this.look === undefined;
+  async turn({ tasks, chain }: Of<'turn'>): Promise<void> {
+    const isFresh = this.looked === undefined;
     const { more } = await this.live([], { tasks, chain });
     if (tasks === 100 && isFresh && !more) this.model.noneLeft(false);
   }
 
-  async suspects({ slot, dies }: { slot: number; dies: boolean }): Promise<void> {
+  async suspects({ slot, dies }: Of<'suspects'>): Promise<void> {
     const { model, world } = this;
     if (this.running.some((one) => one.slot === slot)) return;
     const { claims } = await world.turn([], { suspects: true, boot: this.slots[slot] ?? 0, tasks: 1 });
@@ -183,7 +154,7 @@ export class Play {
       this.running.push({ claim, slot, ended: 0 });
     }
     if (claims.length === 0) model.noneLeft(true);
-    else if (dies) await this.die('slot', slot);
+    else if (dies) await this.die({ do: 'die', who: 'slot', slot });
   }
 
   /** Tells the store how attempts ended: of the live process in one turn, of each slot in its own. */
@@ -201,7 +172,7 @@ export class Play {
     }
   }
 
-  async end({ which, n, as, wait }: Command & { do: 'end' }): Promise<void> {
+  async end({ which, n, as, wait }: Of<'end'>): Promise<void> {
     const one = this.running[which % Math.max(1, this.running.length)];
     if (one) await this.settle([one, this.ended(one, n, as, wait)]);
   }
@@ -211,7 +182,7 @@ export class Play {
   }
 
   /** The next tasks of a claim end: the last one as it says, the others well. */
-  ended(one: Running, n: number, as: (Command & { do: 'end' })['as'], wait: number): Ended {
+  ended(one: Running, n: number, as: Of<'end'>['as'], wait: number): Ended {
     const { model, world } = this;
     const { claim } = one;
     const part = as === 'back' ? [] : claim.tasks.slice(one.ended, one.ended + n);
@@ -231,7 +202,7 @@ export class Play {
     return { claim, outcomes, free };
   }
 
-  async complete(which: number): Promise<void> {
+  async complete({ which }: Of<'complete'>): Promise<void> {
     const one = this.running[which % Math.max(1, this.running.length)];
     const event = one?.claim.tasks[one.ended]?.event;
     if (!one || event === undefined) return;
@@ -246,7 +217,7 @@ export class Play {
     await this.settle([one, { claim, outcomes: [completed], free: one.ended >= claim.tasks.length }]);
   }
 
-  async die(who: 'run' | 'kit' | 'slot', slot: number): Promise<void> {
+  async die({ who, slot }: Of<'die'>): Promise<void> {
     const dead = this.running.filter((one) => who === 'kit' || one.slot === (who === 'run' ? null : slot));
     this.running = this.running.filter((one) => !dead.includes(one));
     for (const { claim } of dead) this.model.died(claim, who === 'kit' ? 1 : 4);
@@ -269,7 +240,7 @@ export class Play {
   }
 
   /** An outcome of a claim that is over. */
-  async tooLate(which: number): Promise<void> {
+  async late({ which }: Of<'late'>): Promise<void> {
     const claim = this.old[which % Math.max(1, this.old.length)];
     if (!claim) return;
     const outcomes = claim.tasks.map(({ event }): Outcome => ({ event, as: 'done', error: null }));
@@ -279,10 +250,10 @@ export class Play {
   }
 
   /** `run` is started anew to load other files. */
-  async load(present: number, broken: number): Promise<void> {
+  async load({ present, broken }: Of<'load'>): Promise<void> {
     const isIn = (mask: number) => (_: HandlerDef, n: number) => (mask & (1 << n)) > 0;
     await this.stop();
-    this.look = undefined;
+    this.looked = undefined;
     await this.world.load(DEFS.filter(isIn(present)), DEFS.filter(isIn(broken)));
     this.model.loaded = new Set(ALL.filter((id) => (present & ~broken & (1 << (id - 1))) > 0));
     for (const one of this.running.filter(({ claim }) => !this.model.loaded.has(claim.handler)))
@@ -294,7 +265,7 @@ export class Play {
     return all[which % Math.max(1, all.length)];
   }
 
-  async retry(which: number): Promise<void> {
+  async retry({ which }: Of<'retry'>): Promise<void> {
     const task = this.pick(which);
     if (!task) return;
     const isOne = await this.world.people.admin.retry(DEFS[task.handler - 1]?.name ?? '', task.event);
@@ -302,7 +273,7 @@ export class Play {
     if (isOne) this.model.again(task);
   }
 
-  async discard(which: number): Promise<void> {
+  async discard({ which }: Of<'discard'>): Promise<void> {
     const task = this.pick(which);
     if (!task) return;
     const filter = { handler: DEFS[task.handler - 1]?.name ?? '', event: String(task.event), limit: 1 };
@@ -310,7 +281,7 @@ export class Play {
     if (task.state === 'waiting') task.state = 'skipped';
   }
 
-  async rerun({ handler: n, only, from }: Command & { do: 'rerun' }): Promise<void> {
+  async rerun({ handler: n, only, from }: Of<'rerun'>): Promise<void> {
     const { model, world } = this;
     const handler = n + 1;
     if (!model.loaded.has(handler)) return;
@@ -331,7 +302,7 @@ export class Play {
     }
   }
 
-  async prune(ageMs: number): Promise<void> {
+  async prune({ ageMs }: Of<'prune'>): Promise<void> {
     // The model would forget what a claim still names.
     if (this.running.some(({ ended }) => ended > 0)) return;
     const rows = (): number[] => this.world.store.db.value<number>('select seq from events').all();

@@ -1,13 +1,6 @@
 // A turn: what is due, in which order, and what its end makes of a lane.
 import { expect, test } from 'vitest';
-import { createWorld, failed, over, WINDOW, type World } from './fixture.ts';
-import type { Claim } from '../../src/store/work.ts';
-
-async function claimed(world: World): Promise<Claim> {
-  const [claim] = await world.settle();
-  if (!claim) throw new Error('nothing was claimed');
-  return claim;
-}
+import { claimed, createWorld, failed, over, WINDOW } from './fixture.ts';
 
 test('within the window a lane runs in cursor order, however events arrive', async () => {
   const world = await createWorld().begin();
