@@ -1,19 +1,19 @@
-// Faults of the disk and of neighbours under load: a full disk, a held lock, a store that is deleted. What was acknowledged is
-// kept, refusals are the service's to repeat, and the kit goes on by itself.
+// Faults of the disk, of neighbours and of the clock under load. What was acknowledged is kept, refusals are the service's to
+// repeat, and the kit goes on by itself.
 import Database from 'better-sqlite3';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deliver, startKit, until, type Kit } from '../harness.ts';
-import { unless, type Options, type Row } from './report.ts';
+import { failure, unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
 import { COUNTING, look } from './store.ts';
 
 export async function faults({ short, progress }: Options): Promise<Row[]> {
   const rows: Row[] = [];
-  const all = [full, ...(short ? [1_000] : [1_000, 6_000, 60_000]).map((ms) => () => locked(ms)), deleted];
+  const all = [full, ...(short ? [1_000] : [1_000, 6_000, 60_000]).map((ms) => () => locked(ms)), deleted, set];
   for (const one of all) {
     rows.push(await one());
     progress(`${rows.at(-1)?.what}: ${rows.at(-1)?.seen}`);
@@ -22,7 +22,7 @@ export async function faults({ short, progress }: Options): Promise<Row[]> {
 }
 
 /** Deliveries all the while. Afterwards everything is handled, and nothing was lost. */
-async function under(kit: Kit, fault: () => Promise<string>): Promise<{ seen: string; violations: string[] }> {
+async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Promise<Omit<Row, 'what'>> {
   const sender = createSender(() => kit.url, 20);
   const sending = sender.run(100, () => ({ body: 'x'.repeat(4_000) }));
   await kit.status();
@@ -30,21 +30,11 @@ async function under(kit: Kit, fault: () => Promise<string>): Promise<{ seen: st
   await sleep(1_000);
   await sender.stop();
   await sending;
-  const violations = await until(
-    'everything to be handled',
-    () => look(kit.folder, []).done >= sender.acknowledged.length,
-    60_000,
-  ).then(
-    (): string[] => [],
-    (error: unknown) => [String(error)],
-  );
+  const isOver = (): boolean => look(kit.folder, []).done >= sender.acknowledged.length;
+  const violations = await failure(until('everything to be handled', isOver, 60_000));
   violations.push(...look(kit.folder, sender.acknowledged).violations);
-  violations.push(
-    ...unless(
-      [...sender.statuses.keys()].every((status) => status === 204 || status === 503),
-      'statuses',
-    ),
-  );
+  const isOdd = [...sender.statuses.keys()].some((status) => ![204, 503, refusal].includes(status));
+  violations.push(...unless(!isOdd, 'statuses'));
   const statuses = [...sender.statuses].map(([status, n]) => `${n} × ${status}`).join(', ');
   return { seen: `${statuses}; ${words}`, violations };
 }
@@ -93,17 +83,34 @@ async function deleted(): Promise<Row> {
   for (const end of ['', '-wal', '-shm']) rmSync(join(kit.folder, `events.db${end}`));
   await until('refusals', async () => (await deliver(kit.url, { type: 'Probe' })) === 503);
   const later = await Promise.all(Array.from({ length: 20 }, () => deliver(kit.url, { type: 'Probe' })));
+  const refused = later.filter((status) => status === 503).length;
   const isTold = kit.output().includes('was replaced or deleted');
   const code = await kit.stop();
   return {
     what: 'a store that is deleted',
-    seen: `${later.filter((status) => status === 503).length} of ${later.length} deliveries got 503; the end was ${code}`,
-    violations: [
-      ...unless(
-        later.every((status) => status === 503),
-        'it went on',
-      ),
-      ...unless(isTold, 'the log says nothing'),
-    ],
+    seen: `${refused} of ${later.length} deliveries got 503; the end was ${code}`,
+    violations: [...unless(refused === later.length, 'it went on'), ...unless(isTold, 'the log says nothing')],
   };
+}
+
+/** In every process of the kit, and read from a file. */
+const CLOCK = `import { readFileSync } from 'node:fs';
+const { now } = Date;
+let ms = 0;
+setInterval(() => { try { ms = Number(readFileSync(process.env.FOLDER + '/clock', 'utf8')) } catch {} }, 20).unref();
+Date.now = () => now() + ms;`;
+
+async function set(): Promise<Row> {
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(CLOCK)}` };
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env });
+  const steps = async (): Promise<string> => {
+    for (const minutes of [10, -10, 60, 0]) {
+      writeFileSync(join(kit.folder, 'clock'), String(minutes * 60_000));
+      await sleep(2_000);
+    }
+    return 'refused while it was wrong';
+  };
+  const { seen, violations } = await under(kit, steps, 401);
+  await kit.stop();
+  return { what: 'a clock that is set by 10 min, by -10 min, by an hour, and right', seen, violations };
 }

@@ -1,6 +1,6 @@
 // Hostile handlers, each beside good ones: every event of the good ones is completed once, and each bad event ends.
 import { startKit, until } from '../harness.ts';
-import { unless, type Options, type Row } from './report.ts';
+import { failure, unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
 import { COUNTING, look } from './store.ts';
 
@@ -40,10 +40,7 @@ export async function handlers({ short, progress }: Options): Promise<Row[]> {
       return done + dead >= 2 * bodies.length;
     };
     const began = Date.now();
-    const violations = await until('every task to end', isOver, 150_000).then(
-      () => [],
-      (error: unknown) => [String(error)],
-    );
+    const violations = await failure(until('every task to end', isOver, 150_000));
     const { tasks } = await kit.status();
     const seen = look(kit.folder, sender.acknowledged);
     const isUp = (await sender.send()).id !== '';

@@ -1,7 +1,7 @@
 // SIGKILL of one process, or of all, at random moments under load.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startKit, until } from '../harness.ts';
-import { unless, type Options, type Row } from './report.ts';
+import { failure, unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
 import { COUNTING, look } from './store.ts';
 
@@ -34,11 +34,8 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
     }
     await sender.stop();
     await sending;
-    await until(
-      'everything to be handled',
-      () => look(kit.folder, []).done >= sender.acknowledged.length,
-      90_000,
-    ).catch((error: unknown) => violations.push(String(error)));
+    const isOver = (): boolean => look(kit.folder, []).done >= sender.acknowledged.length;
+    violations.push(...(await failure(until('everything to be handled', isOver, 90_000))));
     violations.push(...look(kit.folder, sender.acknowledged).violations);
     events += sender.acknowledged.length;
     await kit.stop();

@@ -14,5 +14,12 @@ export interface Options {
 /** A violation if the condition does not hold. */
 export const unless = (holds: boolean, words: string): string[] => (holds ? [] : [words]);
 
+/** A violation if it fails. */
+export const failure = (work: Promise<unknown>): Promise<string[]> =>
+  work.then(
+    () => [],
+    (error: unknown) => [String(error)],
+  );
+
 export const percentile = (values: number[], part: number): number =>
   values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(values.length * part) - 1)] ?? NaN;

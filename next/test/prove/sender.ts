@@ -31,13 +31,8 @@ export function createSender(url: () => string, lanes = 50) {
     const cursor = String(++n);
     const sent = { id: randomUUID(), cursor, lane, at: Date.now() };
     const fields = { session_id: SESSION, from: lane, message_id: `m-${cursor}`, body, timestamp_unix_ms: sent.at };
-    const event = {
-      id: sent.id,
-      cursor,
-      session_id: SESSION,
-      created_at: new Date(sent.at).toISOString(),
-      data: fields,
-    };
+    const created_at = new Date(sent.at).toISOString();
+    const event = { id: sent.id, cursor, session_id: SESSION, created_at, data: fields };
     for (let tries = 0; tries < 400; tries++) {
       const status = await deliver(url(), event).catch(() => 0);
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
