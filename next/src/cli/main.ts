@@ -55,7 +55,7 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
   );
   const [first, ...more] = parsed.positionals;
   if (more.length > 0 || (first !== undefined && operation.first === undefined))
-    throw new Refused(`${operation.name} does not take ${parsed.positionals.join(' ')}`);
+    throw new Refused(`${operation.name} does not take ${parsed.positionals.join(' ')}: its options have names`);
   if (first !== undefined && operation.first !== undefined) args[operation.first] = first;
   return { args, json: json === true };
 }

@@ -74,10 +74,16 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
   const names = Object.keys(args.shape);
   const unknown = Object.keys(given).find((key) => !names.includes(key));
   if (unknown !== undefined) throw new Refused(`${name} has no ${unknown}: ${nearest(unknown, names)}`);
-  const parsed = args.safeParse(given);
+  const parsed = args.safeParse(given, { error: wordsOf });
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
   throw new Refused(faults.join('; '));
+}
+
+/** Undefined: zod's own words. */
+function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
+  if (code === 'invalid_type') return input === undefined ? 'is required' : `must be a ${String(issue['expected'])}`;
+  return code === 'invalid_value' ? `must be one of ${(issue['values'] as string[]).join(', ')}` : undefined;
 }
 
 /** For a name that there is not: the one that was meant, or all. */

@@ -71,7 +71,7 @@ export class Processes {
   }
 
   states(): Record<'run' | 'keep', 'up' | 'down'> {
-    return { run: this.#run.isUp() ? 'up' : 'down', keep: this.#keep.isUp() ? 'up' : 'down' };
+    return { run: this.#run.isUp ? 'up' : 'down', keep: this.#keep.isUp ? 'up' : 'down' };
   }
 
   /** With the environment and the handler files of now. */

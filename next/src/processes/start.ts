@@ -86,9 +86,7 @@ function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promis
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
   // One after another: two at once would each start processes.
   let reloading = Promise.resolve();
-  process.on('SIGHUP', () => {
-    reloading = reloading.then(reload);
-  });
+  process.on('SIGHUP', () => void (reloading = reloading.then(reload)));
 }
 
 function read(log: ReturnType<typeof createLog>): { env: ReturnType<typeof readEnv>; config: Config } | undefined {

@@ -32,6 +32,8 @@ export interface SupervisedOptions {
 }
 
 export class Supervised {
+  /** It works. */
+  isUp = false;
   readonly #options: SupervisedOptions;
   #child: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
@@ -40,16 +42,11 @@ export class Supervised {
   #pauseMs = PAUSE_MS.first;
   #restart = false;
   #stopping = false;
-  #isReady = false;
   #claimed = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: SupervisedOptions) {
     this.#options = options;
-  }
-
-  isUp(): boolean {
-    return this.#isReady;
   }
 
   isRunning(): boolean {
@@ -76,7 +73,7 @@ export class Supervised {
     this.#exited = new Promise((resolve) =>
       child.once('close', (code, signal) => {
         this.#child = undefined;
-        this.#isReady = false;
+        this.isUp = false;
         if (!this.#stopping && code !== 0) this.#died(signal ?? `exit code ${code}`, performance.now() - since);
         resolve();
       }),
@@ -95,8 +92,9 @@ export class Supervised {
     }
   }
 
-  /** SIGTERM, and SIGKILL after the limit. `again`: it is started anew then. */
+  /** SIGTERM, and SIGKILL after the limit. `again`: it may start anew then, and does if it was there. */
   async stop(limitMs: number, again = false): Promise<void> {
+    const wasThere = this.isRunning();
     this.#stopping = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -105,13 +103,13 @@ export class Supervised {
     await this.#exited;
     clearTimeout(timer);
     this.#stopping = !again;
-    this.start();
+    if (wasThere) this.start();
   }
 
   #hear(report: Report): void {
     this.#silent = 0;
     if (report.type === 'ready') {
-      this.#isReady = true;
+      this.isUp = true;
       this.#limit = SILENT_TICKS;
     }
     if (report.type === 'longer') this.#limit = Math.max(SILENT_TICKS, Math.ceil(report.ms / 1_000) + SILENT_TICKS);

@@ -32,7 +32,7 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
         commit.set('failures_in_a_row', ++failures);
         commit.set('last_refused', { cause, at: clock.now() });
       }
-      note(cause, { cause, status }, 'a request was refused: see npx kit status');
+      note(cause, { cause, status }, 'a request was refused');
     },
     broke: (error: unknown): void => note('broke', loggable(error), 'an answer broke off'),
   };

@@ -5,6 +5,7 @@ import { setImmediate as immediate } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
+import { ConfigError } from '../config.ts';
 
 /** One attempt, or the loading or the setup of a file. It may fail until it is closed. */
 export class Scope {
@@ -80,7 +81,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
   process.on('uncaughtException', (error) => {
     const scope = scopes.getStore();
     if (scope) return give(error, scope);
-    log.fatal(loggable(error), 'an uncaught error ends this process');
+    log.fatal(loggable(error), error instanceof ConfigError ? error.message : 'an uncaught error ends this process');
     process.exit(EXIT.failed);
   });
 

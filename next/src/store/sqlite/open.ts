@@ -4,6 +4,7 @@ import Database from 'better-sqlite3';
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { systemClock, type Clock } from '../../base/clock.ts';
+import { describe } from '../../base/errors.ts';
 import { StoreError, type Store } from '../store.ts';
 import { createBoots } from './boots.ts';
 import { Claiming } from './claim.ts';
@@ -96,7 +97,6 @@ export interface Taken {
 export function takeStore(file: string, options: SqliteOptions = { synchronous: 'full', busyMs: BUSY_MS }): Taken {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
     throw new StoreError('damaged', `${file} is missing, but not its log ${file}-wal: put the file back`);
-  mkdirSync(dirname(file), { recursive: true });
   const lock = lockBeside(file);
   let current = openSqlite(file, options);
   const { ino, dev } = statSync(file);
@@ -125,12 +125,15 @@ export function takeStore(file: string, options: SqliteOptions = { synchronous: 
 
 /** An open transaction on a file of its own: the system ends it with the process, however that ends. */
 function lockBeside(file: string): Database.Database {
-  const lock = new Database(`${file}-lock`, { timeout: 0 });
   try {
+    mkdirSync(dirname(file), { recursive: true });
+    const lock = new Database(`${file}-lock`, { timeout: 0 });
     lock.exec('begin exclusive');
     return lock;
   } catch (error) {
-    lock.close();
-    throw new StoreError('owned', `${file} is in use by another kit: stop that one first`, error);
+    if ((error as { code?: string }).code === 'SQLITE_BUSY')
+      throw new StoreError('owned', `${file} is in use by another kit: stop that one first`, error);
+    const { message } = describe(error);
+    throw new StoreError('io', `${file} cannot be made (${message}): see DATABASE_URL, and its folder's owner`, error);
   }
 }
