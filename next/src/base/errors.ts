@@ -63,7 +63,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
-/** Whether the file of a stack frame (`file:line`) exists. A line that looks like a frame may quote a sender's text. */
+/** Whether the file of a stack frame (`file:line`) exists. What looks like a frame, or a number, may be a sender's text. */
 function isFile(place: string): boolean {
   return existsSync(place.replace(/:\d+$/, ''));
 }
@@ -79,7 +79,7 @@ export function handlersLine(stack = ''): string | null {
 
 function firstLine(stack: string): string | null {
   // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
-  const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
+  const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d{1,6})\n/.exec(stack)?.[1];
   return unreadable && isFile(unreadable) ? unreadable : handlersLine(stack);
 }
 
@@ -88,7 +88,7 @@ function placesIn(stack: string): string[] {
     .split('\n')
     .slice(1)
     .flatMap((line) => {
-      const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
+      const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d{1,6}):\d+\)?$/.exec(line)?.[1];
       return place && !place.includes('/node_modules/') && isFile(place) ? [place] : [];
     });
 }

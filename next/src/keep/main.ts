@@ -1,5 +1,6 @@
 // The process that keeps the store well and shows it: it fetches what webhooks missed, prunes, checkpoints, samples, raises
 // alarms, and serves the API.
+import type { Server } from 'node:http';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
@@ -20,6 +21,8 @@ import { createSamples } from './samples.ts';
 
 /** After a fault of the store that may pass. */
 const FAULT_MS = 1_000;
+/** Until the ops port is tried again. */
+const OPS_MS = 10_000;
 
 beginChild();
 const config = loadConfig(readEnv());
@@ -49,14 +52,19 @@ const reconciler = config.API_KEY
   : undefined;
 if (!reconciler)
   await people.admin.tell('reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
-const ops = await startOps(parts).catch((error: unknown) => {
-  log.error({ why: describe(error).message }, 'the ops port cannot be opened: there is no page and no API');
-  return undefined;
+let ops: Server | undefined;
+// A predecessor that has not ended yet may hold the port.
+const opening = startLoop(async () => {
+  ops = await startOps(parts).catch((error: unknown) => {
+    log.error({ why: describe(error).message }, 'the ops port cannot be opened: there is no page and no API');
+    return undefined;
+  });
+  return ops ? Infinity : OPS_MS;
 });
 
 async function stop(): Promise<void> {
   ops?.close();
-  await Promise.all([reconciler?.stop(), ...loops.map((loop) => loop.stop())]);
+  await Promise.all([reconciler?.stop(), opening.stop(), ...loops.map((loop) => loop.stop())]);
   store.close();
   process.exit(EXIT.done);
 }

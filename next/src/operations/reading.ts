@@ -20,7 +20,10 @@ export const events = define({
     before: z.coerce.number().int().optional().describe('the number of an event: older ones'),
     limit,
   }),
-  access: 'read',
+  access: 'reveal',
+  reads: true,
+  // They ask what strangers wrote, and a URL must not hold a phone number.
+  byPost: ['sender', 'text'],
   run: async ({ read }, filter) => (await read.events(filter)).map(withTimes),
 });
 
@@ -68,14 +71,17 @@ export const explain = define({
       `${line.key}  ${line.type}  received ${line.receivedAt}, first by ${line.origin}, delivered ${line.deliveries} times`,
       ...list.flatMap((task) => {
         const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
-        const tries = failures.map(({ n, at, error: why }) => `    attempt ${n} failed at ${at}: ${why ?? ''}`);
-        return [`  ${handler}: ${words ?? state}, ${attempts} attempts${error ? `, ${error}` : ''}`, ...tries];
+        const tries = failures.map(({ n, at, error: why }) => `    attempt ${n} failed at ${at}: ${oneLine(why)}`);
+        return [`  ${handler}: ${words ?? state}, ${attempts} attempts${error ? `, ${oneLine(error)}` : ''}`, ...tries];
       }),
       ...notYetTakenUpBy.map((handler) => `  ${handler}: has not taken it up yet`),
       ...('body' in rest ? [rest.body ?? 'erased'] : []),
     ].join('\n');
   },
 });
+
+/** What strangers wrote makes no line of its own. */
+const oneLine = (words: string | null): string => (words ?? '').replaceAll(/\s+/g, ' ');
 
 interface Told {
   waitsFor: string | null;

@@ -82,6 +82,7 @@ test.each<[string, string, Asked, number]>([
   ['a body that is no JSON', '/api/pause', { method: 'POST', body: '{' }, 400],
   ['a body that is too large', '/api/pause', { method: 'POST', body: `{"handler":"${'x'.repeat(70_000)}"}` }, 413],
   ['the data of an event by GET', '/api/explain?event=a&data=true', {}, 400],
+  ['what strangers wrote by GET', '/api/events?text=1555', {}, 400],
 ])('%s is refused with a reason', async (_, path, asked, status) => {
   const { ask, world } = await startWorld();
   const answer = await ask(path, asked);
