@@ -14,8 +14,8 @@ export function createCheckpoints(file: string, admin: AdminStore): () => Promis
     if (bytes < LOG.passive) return STEP_MS;
     const used = (await admin.checkpoint('passive')) ?? bytes;
     if (used < LOG.restart && bytes < LOG.cut) return STEP_MS;
-    const left = await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate');
-    return left === null ? VAIN_MS : STEP_MS;
+    const isVain = (await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate')) === null;
+    return isVain ? VAIN_MS : STEP_MS;
   };
 }
 

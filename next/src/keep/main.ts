@@ -55,7 +55,7 @@ if (!reconciler)
 let ops: Server | undefined;
 // A predecessor that has not ended yet may hold the port.
 const opening = startLoop(async () => {
-  ops = await startOps(parts).catch((error: unknown) => {
+  ops ??= await startOps(parts).catch((error: unknown) => {
     log.error({ why: describe(error).message }, 'the ops port cannot be opened: there is no page and no API');
     return undefined;
   });

@@ -28,7 +28,7 @@ export type EventCache = ReturnType<typeof createEventCache>;
 
 /** From fan-out to the attempt, so that a body is read from the store and parsed once. */
 export function createEventCache() {
-  // By the number's rest. A map would have to search for its oldest entry.
+  // Slots by `seq` modulo their number. A map would have to search for its oldest entry.
   const kept: { seq: number; event: ReadEvent }[] = [];
   function take(seq: number): ReadEvent | undefined {
     const known = kept[seq % KEPT.events];

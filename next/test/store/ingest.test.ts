@@ -20,7 +20,7 @@ test.each<[string, Wanted[], Wanted, Verdict]>([
   ['an id and a cursor of two rows', [A1, { id: 'b', cursor: 2 }], { ...A1, cursor: 2 }, 'conflict'],
   ['an id that differs by case', [{ id: 'a' }], { id: 'A' }, 'new'],
   ['what was unknown, which contradicts nothing', [{ id: 'a' }], { ...A1, session: 's' }, 'duplicate'],
-])('an arrival that is %s', async (_, known, arrival, verdict) => {
+])('an arrival is judged: %s', async (_, known, arrival, verdict) => {
   const world = createWorld();
   await world.accept(...known);
   expect(await world.accept(arrival)).toEqual([verdict]);
