@@ -29,8 +29,8 @@ const statements = (db: Db) => ({
       (select cursor from tasks where lane = l.id and state = 0 order by cursor limit 1 offset @chain - 1),
       9223372036854775807)`)
     .raw(),
-  claim: db.sql(`update lanes set due_at = null, boot = @boot, claim = @claim, claimed_to = cast(@to as integer)
-    where id = @lane`),
+  claim: db.sql(`update lanes set due_at = null, boot = ?, claim = ?, claimed_to = cast(? as integer)
+    where id = ?`),
   next: db.value<number>(`select due_at from lanes where handler = ? and suspect = 0 and due_at > ? and due_at < ${NEVER}
     order by due_at limit 1`),
   waiting: db.value<number>(
@@ -92,8 +92,7 @@ export class Claiming {
       claims.at(-1)?.tasks.push({ event, late: late === 1, crashes, attempts, failedAt, notes: noted });
       tasks++;
     }
-    for (const [n, claim] of claims.entries())
-      this.#sql.claim.run({ lane: claim.lane, boot, claim: claim.claim, to: ends[n] });
+    for (const [n, { lane: id, claim }] of claims.entries()) this.#sql.claim.run(boot, claim, ends[n], id);
     return { claims, tasks };
   }
 }

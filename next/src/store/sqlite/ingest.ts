@@ -101,7 +101,7 @@ export class Ingest implements IngestStore {
     const isReplayed = origin === 'replay' || origin === 'stream';
     const isRemoved = isReplayed && cursor !== null && batch.floor !== null && !isBehind(batch.floor, cursor);
     const row = [cursor, id, type, session, createdAt, batch.now, bit, bit, body];
-    if (!isRemoved && this.#sql.insert.run(row).changes > 0) {
+    if (!isRemoved && this.#sql.insert.run(...row).changes > 0) {
       noteDay(event, batch.now, batch.days);
       add(batch.counts, 'events');
       return 'new';

@@ -24,11 +24,10 @@ export function createLanes(db: Db, state: State) {
   const drop = db.sql('delete from lanes where id = ? and due_at is null and boot is null');
   let key: unknown;
 
-  /** 53 bits of a keyed hash, because names hold phone numbers. Two lanes that share a number only wait for each other. */
+  /** 52 bits of a keyed hash, because names hold phone numbers. Two lanes that share a number only wait for each other. */
   function named(handler: number, name: string): number {
     key ??= state.get('lane_key');
-    const digest = hash('sha256', `${String(key)}/${handler}/${name}`, 'buffer');
-    return digest.readUIntBE(0, 6) * 32 + (digest.readUInt8(6) >> 3);
+    return Number.parseInt(hash('sha256', `${String(key)}/${handler}/${name}`).slice(0, 13), 16);
   }
   const own = (handler: number, event: number): number => -(event * HANDLERS + handler);
 
@@ -58,7 +57,7 @@ export type Tasks = ReturnType<typeof createTasks>;
 export function createTasks(db: Db, lanes: Lanes) {
   const move = db.sql('update handlers set position = @upTo where id = @handler and position = @from');
   const insert = db.sql(`insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at, rerun)
-    values (@event, @handler, @lane, cast(@cursor as integer), @dueAt, @state, @error, @endedAt, @rerun) on conflict do nothing`);
+    values (?, ?, ?, cast(? as integer), ?, ?, ?, ?, ?) on conflict do nothing`);
   const held = db.sql<{ event: number; lane: number }>(`select event, lane from tasks
     where handler = ? and state = 0 and due_at = ${NEVER} and cursor <= cast(? as integer) order by cursor limit ${RELEASED}`);
   const release = db.sql('update tasks set due_at = ? where event = ? and handler = ?');
@@ -71,8 +70,8 @@ export function createTasks(db: Db, lanes: Lanes) {
       const { handler, event, cursor, dead = null } = task;
       const lane = lanes.of(task);
       const isDead = dead !== null;
-      const row = { event, handler, lane, cursor: cursor ?? '-1', dueAt: due, rerun, error: dead };
-      const isNew = insert.run({ ...row, state: isDead ? 3 : 0, endedAt: isDead ? due : null }).changes > 0;
+      const end = isDead ? [3, dead, due] : [0, null, null];
+      const isNew = insert.run(event, handler, lane, cursor ?? '-1', due, ...end, rerun).changes > 0;
       if (isNew) counters.add(handler, isDead ? 'dead' : 'waiting', 1);
       if (isDead || !isNew) return;
       if (!lanes.place(lane, handler, due)) touched.add(lane);

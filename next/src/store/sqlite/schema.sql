@@ -72,7 +72,7 @@ create table reruns (
 
 -- Tasks that run one after another, in cursor order. Free with work: `due_at` is that of its head, the lowest waiting
 -- cursor. Claimed: `boot` is set, and tasks up to `claimed_to` run. Empty: neither.
--- `id`: 53 bits of a keyed hash of handler and name, because names hold phone numbers; negative: the lane of one task.
+-- `id`: 52 bits of a keyed hash of handler and name, because names hold phone numbers; negative: the lane of one task.
 create table lanes (
   id integer primary key,
   handler integer not null,

@@ -9,18 +9,21 @@ const STATE = { done: 1, skipped: 2, dead: 3 } as const;
 type Over = Outcome & { as: keyof typeof STATE };
 type Again = Outcome & { as: 'again' };
 
-const PASSED = 'max(done_cursor, coalesce((select cursor from tasks where event = @last and handler = @handler), -1))';
+const PASSED = 'max(done_cursor, coalesce((select cursor from tasks where event = ? and handler = ?), -1))';
 
 /** The claim still holds. Written into each statement, because a select of its own costs as much as three of them. */
-const HELD = 'id = @lane and boot = @boot and claim = @claim';
+const HELD = 'id = ? and boot = ? and claim = ?';
+
+/** The values of HELD. Statements of each task take values by position, because names cost twice as much. */
+const heldBy = ({ lane, boot, claim }: Hold): number[] => [lane, boot, claim];
 
 const statements = (db: Db) => ({
-  held: db.value<number>('select 1 from lanes where id = ? and boot = ? and claim = ?'),
-  end: db.sql(`update tasks set state = @state, ended_at = @now, attempts = attempts + 1, error = @error
-    where event = @event and handler = @handler and state = 0 and exists (select 1 from lanes where ${HELD})`),
-  again: db.sql<{ lane: number; rerun: number }>(`update tasks set due_at = @dueAt, attempts = attempts + @spent,
-      failed_at = coalesce(failed_at, @now), error = @error
-    where event = @event and handler = @handler and state = 0 and exists (select 1 from lanes where ${HELD})
+  held: db.value<number>(`select 1 from lanes where ${HELD}`),
+  end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1, error = ?
+    where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})`),
+  again: db.sql<{ lane: number; rerun: number }>(`update tasks set due_at = ?, attempts = attempts + ?,
+      failed_at = coalesce(failed_at, ?), error = ?
+    where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})
     returning tasks.lane, rerun`),
   addAttempt: db.sql(`insert into attempts
     select @event, @handler, coalesce(max(n), 0) + 1, @now, @error from attempts where event = @event and handler = @handler`),
@@ -39,8 +42,8 @@ export class Settle {
     this.#sql = statements(db);
   }
 
-  holds({ lane, boot, claim }: Hold): boolean {
-    return this.#sql.held.get(lane, boot, claim) !== undefined;
+  holds(hold: Hold): boolean {
+    return this.#sql.held.get(...heldBy(hold)) !== undefined;
   }
 
   /** Returns how many outcomes came too late: their claim no longer held, and they changed nothing. */
@@ -49,24 +52,21 @@ export class Settle {
     for (const { claim, outcomes, free } of ended) {
       let last: number | null = null;
       for (const outcome of outcomes) if (this.#one(outcome, claim, now, counters)) last = outcome.event;
-      const { lane, handler, boot, claim: number } = claim;
       const statement = free ? this.#sql.free : this.#sql.passed;
-      if (statement.run({ lane, handler, boot, claim: number, last }).changes === 0) fenced += outcomes.length;
-      else if (free && lane < 0) this.#lanes.touch(lane);
+      if (statement.run(last, claim.handler, ...heldBy(claim)).changes === 0) fenced += outcomes.length;
+      else if (free && claim.lane < 0) this.#lanes.touch(claim.lane);
     }
     return fenced;
   }
 
   /** The lane's later tasks with a lower cursor than this are late. */
-  passed({ lane, boot, claim }: Hold, handler: number, last: number): void {
-    this.#sql.passed.run({ lane, boot, claim, handler, last });
+  passed(hold: Hold, handler: number, last: number): void {
+    this.#sql.passed.run(last, handler, ...heldBy(hold));
   }
 
   /** False: it has ended already, or the claim no longer holds. */
   finish({ event, as, error }: Over, hold: Hold, handler: number, now: number, counters: Counters): boolean {
-    const { lane, boot, claim } = hold;
-    const row = { state: STATE[as], now, error, event, handler, lane, boot, claim };
-    if (this.#sql.end.run(row).changes === 0) return false;
+    if (this.#sql.end.run(STATE[as], now, error, event, handler, ...heldBy(hold)).changes === 0) return false;
     if (as === 'dead') this.#sql.addAttempt.run({ event, handler, now, error });
     counters.add(handler, 'waiting', -1);
     counters.add(handler, as, 1);
@@ -80,10 +80,10 @@ export class Settle {
     return this.finish(outcome, claim, claim.handler, now, counters);
   }
 
-  #fail(outcome: Again, { lane, boot, claim, handler }: Claim, now: number, counters: Counters): boolean {
+  #fail(outcome: Again, claim: Claim, now: number, counters: Counters): boolean {
     const { event, error, dueAt, spent } = outcome;
-    const row = { event, handler, dueAt, error, now, spent: Number(spent), lane, boot, claim };
-    const task = this.#sql.again.get(row);
+    const { handler } = claim;
+    const task = this.#sql.again.get(dueAt, Number(spent), now, error, event, handler, ...heldBy(claim));
     if (!task) return false;
     if (spent) this.#sql.addAttempt.run({ event, handler, now, error });
     if (spent) counters.add(handler, 'failed', 1);
