@@ -13,7 +13,8 @@ const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
 
 /** `upTo`: the page took too long, and ends with this event. */
 interface Plan {
-  tasks: NewTask[];
+  /** By handler, in the order in which they were asked. */
+  tasks: NewTask[][];
   upTo: number | null;
 }
 
@@ -40,55 +41,56 @@ export class Planner {
     return [...look.pages].flatMap(([from, { events, upTo }]) => {
       const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));
       const plan = this.#plan(ids, events);
-      const byHandler = Map.groupBy(plan.tasks, ({ handler }) => handler);
-      return ids.map((handler) => ({ handler, from, upTo: plan.upTo ?? upTo, tasks: byHandler.get(handler) ?? [] }));
+      return ids.map((handler, n) => ({ handler, from, upTo: plan.upTo ?? upTo, tasks: plan.tasks[n] ?? [] }));
     });
   }
 
   /** For one handler again. A task whose lane function fails is left out. */
   again(handler: number, events: StoredEvent[]): NewTask[] {
-    return this.#plan([handler], events).tasks.filter(({ dead }) => dead === undefined);
+    return this.#plan([handler], events)
+      .tasks.flat()
+      .filter(({ dead }) => dead === undefined);
   }
 
   #plan(ids: number[], events: StoredEvent[]): Plan {
-    const wanted = events.filter((event) => ids.some((id) => this.#wants(id, event)));
+    const wanted = events.filter(({ type }) => ids.some((id) => this.#wants(id, type)));
     if (wanted.length === 0) return { tasks: [], upTo: null };
-    const found = within(LIMIT_MS.page, () => wanted.flatMap((event) => this.#tasksOf(ids, event)));
+    const found = within(LIMIT_MS.page, () => ids.map((id) => this.#tasksOf(id, wanted)));
     return found === 'timeout' ? this.#alone(ids, wanted) : { tasks: found.result, upTo: null };
   }
 
   /** Each event and handler with its own limit. */
   #alone(ids: number[], events: StoredEvent[]): Plan {
     const since = this.#monotonic();
-    const tasks: NewTask[] = [];
+    const tasks = ids.map((): NewTask[] => []);
     for (const event of events) {
-      for (const id of ids) {
-        const found = within(LIMIT_MS.event, () => this.#tasksOf([id], event));
-        tasks.push(...(found === 'timeout' ? [this.#hung(id, event)] : found.result));
+      for (const [n, id] of ids.entries()) {
+        const found = within(LIMIT_MS.event, () => this.#tasksOf(id, [event]));
+        tasks[n]?.push(...(found === 'timeout' ? [this.#hung(id, event)] : found.result));
       }
       if (this.#monotonic() - since > LIMIT_MS.alone) return { tasks, upTo: event.seq };
     }
     return { tasks, upTo: null };
   }
 
-  #wants(id: number, { type }: StoredEvent): boolean {
+  #wants(id: number, type: string): boolean {
     const handler = this.#handlers.get(id);
     return handler !== undefined && wants(handler, type);
   }
 
-  #tasksOf(ids: number[], event: StoredEvent): NewTask[] {
-    return ids.flatMap((id) => {
-      const handler = this.#handlers.get(id);
-      return handler && wants(handler, event.type) ? this.#taskOf(id, handler, event) : [];
-    });
+  /** In one scope, because a scope costs as much as a lane. */
+  #tasksOf(id: number, events: StoredEvent[]): NewTask[] {
+    const handler = this.#handlers.get(id);
+    if (!handler) return [];
+    const find = (): NewTask[] =>
+      events.flatMap((event) => (wants(handler, event.type) ? this.#taskOf(id, handler, event) : []));
+    return this.#scopes.run(new Scope(handler.file, { handler: handler.name }), find);
   }
 
   #taskOf(id: number, handler: Loaded, event: StoredEvent): NewTask {
     const { seq, cursor, receivedAt } = event;
     try {
-      const find = (): string | null => laneOf(handler, this.#cache.read(event));
-      const lane = this.#scopes.run(new Scope(handler.file, { handler: handler.name }), find);
-      return { handler: id, event: seq, cursor, receivedAt, lane };
+      return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#cache.read(event)) };
     } catch (error) {
       const { name, message, at } = describe(error, handler.file);
       return { ...this.#hung(id, event), dead: `its lane function failed: ${name}: ${message} (${at})` };
