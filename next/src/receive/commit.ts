@@ -8,6 +8,9 @@ import type { Reading } from '../wire/event.ts';
 /** The service waits 10 s for an answer (contract 6.3). */
 const DEADLINE_MS = 8_000;
 const GROUP = { readings: 256, bytes: 2 ** 22 };
+/** Between two commits, for others that want the lock. */
+const APART_MS = 2;
+/** After a fault. */
 const PAUSE_MS = { first: 1, most: 100 };
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
@@ -40,6 +43,7 @@ export class Commit {
   #counts: Counts = {};
   #state: Record<string, unknown> = {};
   #working: Promise<void> | undefined;
+  #committedAt = -Infinity;
   #failingSince: number | null = null;
 
   constructor(options: CommitOptions) {
@@ -51,7 +55,7 @@ export class Commit {
     return new Promise((resolve, reject) => {
       this.#pending.push({ reading, since: this.#options.clock.monotonic(), resolve, reject });
       // After all sockets that are ready have been read.
-      if (this.#pending.length === 1 && !this.#working) setImmediate(() => void this.#start());
+      if (this.#pending.length === 1 && !this.#working) setImmediate(() => this.#start());
     });
   }
 
@@ -75,14 +79,16 @@ export class Commit {
     return this.#failingSince === null || this.#options.clock.monotonic() - this.#failingSince < READY_MS;
   }
 
-  #start(): Promise<void> {
+  #start(): void {
     this.#working ??= this.#work().finally(() => (this.#working = undefined));
-    return this.#working;
   }
 
   async #work(): Promise<void> {
+    const { clock } = this.#options;
     let pauseMs = PAUSE_MS.first;
     while (this.#pending.length > 0) {
+      const apartMs = this.#committedAt + APART_MS - clock.monotonic();
+      if (apartMs > 0) await sleep(apartMs);
       const group = this.#next();
       try {
         const verdicts = await this.#commit(group.map(({ reading }) => reading));
@@ -90,6 +96,7 @@ export class Commit {
         for (const [n, verdict] of verdicts.entries()) group[n]?.resolve(verdict);
         this.#options.onCommit();
         pauseMs = PAUSE_MS.first;
+        this.#committedAt = clock.monotonic();
       } catch (error) {
         this.#failed(error);
         this.#expire(error);

@@ -1,11 +1,11 @@
 // Which handlers want an event, and in which lanes: the user's functions, called before a turn and outside of every
 // transaction. One that throws or hangs on an event makes its task a dead letter, and holds up no other.
-import type { AsyncLocalStorage } from 'node:async_hooks';
 import { describe } from '../base/errors.ts';
 import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
-import { laneOf, type EventCache } from './event.ts';
+import { laneOf } from './event.ts';
 import { within } from './limited.ts';
 import { wants, type Loaded } from './load.ts';
+import type { PoolOptions } from './pool.ts';
 import { Scope } from './stray.ts';
 
 /** For a page together; for one event alone, if the page did not end; for a page whose events are tried alone. */
@@ -18,22 +18,13 @@ interface Plan {
   upTo: number | null;
 }
 
-export class Planner {
-  readonly #handlers: Map<number, Loaded>;
-  readonly #cache: EventCache;
-  readonly #monotonic: () => number;
-  readonly #scopes: AsyncLocalStorage<Scope>;
+export type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'>;
 
-  constructor(
-    handlers: Map<number, Loaded>,
-    scopes: AsyncLocalStorage<Scope>,
-    cache: EventCache,
-    monotonic: () => number,
-  ) {
-    this.#handlers = handlers;
-    this.#scopes = scopes;
-    this.#cache = cache;
-    this.#monotonic = monotonic;
+export class Planner {
+  readonly #options: PlannerOptions;
+
+  constructor(options: PlannerOptions) {
+    this.#options = options;
   }
 
   /** For what a look shows. Handlers at the same position share a page. */
@@ -53,7 +44,8 @@ export class Planner {
   }
 
   #plan(ids: number[], events: StoredEvent[]): Plan {
-    const wanted = events.filter(({ type }) => ids.some((id) => this.#wants(id, type)));
+    const handlers = ids.flatMap((id) => this.#options.handlers.get(id) ?? []);
+    const wanted = events.filter(({ type }) => handlers.some((handler) => wants(handler, type)));
     if (wanted.length === 0) return { tasks: [], upTo: null };
     const found = within(LIMIT_MS.page, () => ids.map((id) => this.#tasksOf(id, wanted)));
     return found === 'timeout' ? this.#alone(ids, wanted) : { tasks: found.result, upTo: null };
@@ -61,36 +53,31 @@ export class Planner {
 
   /** Each event and handler with its own limit. */
   #alone(ids: number[], events: StoredEvent[]): Plan {
-    const since = this.#monotonic();
+    const since = this.#options.clock.monotonic();
     const tasks = ids.map((): NewTask[] => []);
     for (const event of events) {
       for (const [n, id] of ids.entries()) {
         const found = within(LIMIT_MS.event, () => this.#tasksOf(id, [event]));
         tasks[n]?.push(...(found === 'timeout' ? [this.#hung(id, event)] : found.result));
       }
-      if (this.#monotonic() - since > LIMIT_MS.alone) return { tasks, upTo: event.seq };
+      if (this.#options.clock.monotonic() - since > LIMIT_MS.alone) return { tasks, upTo: event.seq };
     }
     return { tasks, upTo: null };
   }
 
-  #wants(id: number, type: string): boolean {
-    const handler = this.#handlers.get(id);
-    return handler !== undefined && wants(handler, type);
-  }
-
-  /** In one scope, because a scope costs as much as a lane. */
+  /** All in one scope, because a scope costs as much as finding a lane. */
   #tasksOf(id: number, events: StoredEvent[]): NewTask[] {
-    const handler = this.#handlers.get(id);
+    const handler = this.#options.handlers.get(id);
     if (!handler) return [];
     const find = (): NewTask[] =>
       events.flatMap((event) => (wants(handler, event.type) ? this.#taskOf(id, handler, event) : []));
-    return this.#scopes.run(new Scope(handler.file, { handler: handler.name }), find);
+    return this.#options.scopes.run(new Scope(handler.file, { handler: handler.name }), find);
   }
 
   #taskOf(id: number, handler: Loaded, event: StoredEvent): NewTask {
     const { seq, cursor, receivedAt } = event;
     try {
-      return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#cache.read(event)) };
+      return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#options.cache.read(event)) };
     } catch (error) {
       const { name, message, at } = describe(error, handler.file);
       return { ...this.#hung(id, event), dead: `its lane function failed: ${name}: ${message} (${at})` };

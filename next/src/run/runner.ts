@@ -9,8 +9,8 @@ import { createEventCache } from './event.ts';
 import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
-/** Between turns, in times of what a turn took: deliveries need the lock too, and fuller turns cost less a task. */
-const PACE = { times: 6, leastMs: 6, mostMs: 25 };
+/** Between turns, by the tasks of the last one: deliveries need the lock too, and fuller turns cost less a task. */
+const PACE = { leastMs: 1, taskMs: 0.2, mostMs: 25 };
 /** Others make work without a word: a command, another process. */
 const IDLE_MS = 1_000;
 /** After a fault of the store that may pass. */
@@ -38,12 +38,10 @@ export class Runner {
   #draining = false;
 
   constructor(options: RunnerOptions) {
-    const { clock, handlers } = options;
-    const monotonic = (): number => clock.monotonic();
     const cache = createEventCache();
     this.#options = options;
-    this.#throttle = createThrottle(monotonic);
-    this.#planner = new Planner(handlers, options.scopes, cache, monotonic);
+    this.#throttle = createThrottle(() => options.clock.monotonic());
+    this.#planner = new Planner({ ...options, cache });
     this.#pool = new Pool({ ...options, throttle: this.#throttle, cache, onFree: () => this.#loop.wake() });
     this.#loop = startLoop(
       () => this.#step(),
@@ -70,8 +68,7 @@ export class Runner {
 
   async #step(): Promise<number> {
     const { clock } = this.#options;
-    const began = clock.monotonic();
-    const waitMs = this.#paceMs - (began - this.#turnedAt);
+    const waitMs = this.#turnedAt + this.#paceMs - clock.monotonic();
     if (waitMs > 0) return waitMs;
     const ended = this.#pool.takeEnded();
     const result = await this.#turn(ended).catch((error: unknown) => {
@@ -79,7 +76,8 @@ export class Runner {
       throw error;
     });
     this.#turnedAt = clock.monotonic();
-    this.#paceMs = Math.min(PACE.mostMs, Math.max(PACE.leastMs, PACE.times * (this.#turnedAt - began)));
+    const tasks = result.claims.reduce((sum, claim) => sum + claim.tasks.length, 0);
+    this.#paceMs = Math.min(PACE.mostMs, PACE.leastMs + PACE.taskMs * tasks);
     this.#pool.add(result.claims);
     const isRerun = await this.#rerun(result.spare);
     if (result.more || isRerun || this.#pool.hasEnded()) return this.#paceMs;

@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import type { Handler } from '../../src/kit.ts';
 import { checkHandler } from '../../src/run/load.ts';
-import { Runner } from '../../src/run/runner.ts';
+import { Runner, type RunnerOptions } from '../../src/run/runner.ts';
 import { noService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { until } from '../harness.ts';
@@ -26,7 +26,9 @@ async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   );
   const log = pino({ level: 'silent' });
   const options = { store: store.work, clock, log, boot, handlers, windowMs: 20, places, suspects: false };
-  const runner = new Runner({ ...options, scopes: new AsyncLocalStorage(), serviceFor: () => noService });
+  const scopes: RunnerOptions['scopes'] = new AsyncLocalStorage();
+  const onTurn = (): void => expect(scopes.getStore(), 'the scope of a handler in the runner').toBeUndefined();
+  const runner = new Runner({ ...options, scopes, onTurn, serviceFor: () => noService });
   const row = (sql: string): unknown => store.db.raw.prepare(sql).get();
   onTestFinished(async () => {
     await runner.drain(100).catch(() => {});
