@@ -10,7 +10,7 @@ import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
 /** Between turns, by the tasks of the last one: deliveries need the lock too, and fuller turns cost less a task. */
-const PACE = { leastMs: 1, taskMs: 0.2, mostMs: 25 };
+const PACE = { leastMs: 1, taskMs: 0.3, mostMs: 25 };
 /** Others make work without a word: a command, another process. */
 const IDLE_MS = 1_000;
 /** After a fault of the store that may pass. */
