@@ -3,7 +3,7 @@ import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { AdminStore } from '../operations/store/admin.ts';
 
-const STEP_MS = 1_000;
+const STEP_MS = 250;
 /** Bytes. With a log above `restart` writers wait for a moment, so that it begins anew; a file above `cut` is cut off. */
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
 /** A reader that pins a snapshot makes each try vain. */
