@@ -3,11 +3,10 @@ import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { AdminStore } from '../operations/store/admin.ts';
 
-const STEP_MS = 250;
 /** Bytes. With a log above `restart` writers wait for a moment, so that it begins anew; a file above `cut` is cut off. */
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
-/** A reader that pins a snapshot makes each try vain. */
-const VAIN_MS = 2_000;
+/** Until the next look; after a checkpoint that held writers up; after a vain one, because a reader pins a snapshot. */
+const WAIT_MS = { look: 250, restart: 1_000, vain: 2_000 };
 
 const sync = promisify(fdatasync);
 
@@ -16,13 +15,13 @@ export function createCheckpoints(file: string, admin: AdminStore): () => Promis
   const opened = openSync(file, 'r');
   return async () => {
     const bytes = logBytes(file);
-    if (bytes < LOG.passive) return STEP_MS;
+    if (bytes < LOG.passive) return WAIT_MS.look;
     const used = (await admin.checkpoint('passive')) ?? bytes;
-    if (used < LOG.restart && bytes < LOG.cut) return STEP_MS;
+    if (used < LOG.restart && bytes < LOG.cut) return WAIT_MS.look;
     // A passive checkpoint among writers syncs nothing. Without this, the next one would do it while it holds the lock.
     await sync(opened);
     const isVain = (await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate')) === null;
-    return isVain ? VAIN_MS : STEP_MS;
+    return isVain ? WAIT_MS.vain : WAIT_MS.restart;
   };
 }
 
