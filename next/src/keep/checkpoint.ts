@@ -18,8 +18,9 @@ export function createCheckpoints(file: string, admin: AdminStore): () => Promis
     if (bytes < LOG.passive) return WAIT_MS.look;
     const used = (await admin.checkpoint('passive')) ?? bytes;
     if (used < LOG.restart && bytes < LOG.cut) return WAIT_MS.look;
-    // A passive checkpoint among writers syncs nothing. Without this, the next one would do it while it holds the lock.
-    await sync(opened);
+    // A passive checkpoint among writers syncs nothing. Without this, the next one would do it while it holds the lock. It
+    // also meets an error of this one.
+    await sync(opened).catch(() => {});
     const isVain = (await admin.checkpoint(bytes < LOG.cut ? 'restart' : 'truncate')) === null;
     return isVain ? WAIT_MS.vain : WAIT_MS.restart;
   };

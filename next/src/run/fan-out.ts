@@ -18,7 +18,7 @@ interface Plan {
   upTo: number | null;
 }
 
-export type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'>;
+type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'>;
 
 export class Planner {
   readonly #options: PlannerOptions;
@@ -38,9 +38,8 @@ export class Planner {
 
   /** For one handler again. A task whose lane function fails is left out. */
   again(handler: number, events: StoredEvent[]): NewTask[] {
-    return this.#plan([handler], events)
-      .tasks.flat()
-      .filter(({ dead }) => dead === undefined);
+    const { tasks } = this.#plan([handler], events);
+    return tasks.flat().filter(({ dead }) => dead === undefined);
   }
 
   #plan(ids: number[], events: StoredEvent[]): Plan {
