@@ -65,7 +65,7 @@ async function run(operation: Operation, given: string[]): Promise<string> {
   const asked = checked(operation, args);
   const { storePath } = loadConfigOfRun(readEnv());
   if (!existsSync(storePath)) throw new Refused(`there is no store at ${storePath}: see DATABASE_URL, or npm start`);
-  const store = openSqlite(storePath, { synchronous: 'full', busyMs: BUSY_MS });
+  const store = openSqlite(storePath, { busyMs: BUSY_MS });
   const context = { ...openForPeople(store.db), clock, disk: () => diskOf(storePath), version: VERSION };
   const result = await operation.run(context, asked);
   store.close();

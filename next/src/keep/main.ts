@@ -28,8 +28,8 @@ beginChild();
 const config = loadConfig(readEnv());
 const log = createLog('keep', config.LOG_LEVEL);
 const path = config.storePath;
-const store = openSqlite(path, { synchronous: 'full' });
-const people = openForPeople(store.db, new Db(path, { synchronous: 'normal', readonly: true }));
+const store = openSqlite(path);
+const people = openForPeople(store.db, new Db(path, { readonly: true }));
 const parts = { ...people, config, clock, log };
 
 /** The store's faults pass, or `receive` tells of them. */

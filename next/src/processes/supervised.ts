@@ -1,6 +1,5 @@
 // One child process: it is forked, watched for signs of life, restarted with growing pauses, and stopped.
 import { fork, type ChildProcess } from 'node:child_process';
-import { getPriority, setPriority } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
@@ -12,8 +11,6 @@ const STARTING_TICKS = 30;
 const PAUSE_MS = { first: 100, most: 30_000 };
 /** A child that lived for this long restarts after the shortest pause. */
 const HEALTHY_MS = 10_000;
-/** Children must not take the processor from the process that answers deliveries. */
-const NICE = { more: 10, most: 19 };
 
 const CACHE = process.env['NODE_COMPILE_CACHE'];
 
@@ -67,7 +64,6 @@ export class Supervised {
     this.#silent = 0;
     this.#limit = STARTING_TICKS;
     this.#claimed = false;
-    if (child.pid !== undefined) setPriority(child.pid, Math.min(getPriority() + NICE.more, NICE.most));
     child.on('message', (report: Report) => this.#hear(report));
     child.on('error', (error) => this.#options.log.error({ why: error.message }, 'a process cannot be started'));
     this.#exited = new Promise((resolve) =>

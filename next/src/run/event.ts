@@ -26,23 +26,30 @@ const KEPT = { events: 2_048, characters: 4_096 };
 
 export type EventCache = ReturnType<typeof createEventCache>;
 
-/** From fan-out to the attempt, so that a body is read from the store and parsed once. */
+/**
+ * From fan-out to the attempts, so that a body is read from the store and parsed once. Each `read` is for one `take`: what
+ * nobody needs any more is forgotten, because the garbage collector copies all that is kept.
+ */
 export function createEventCache() {
   // Slots by `seq` modulo their number. A map would have to search for its oldest entry.
-  const kept: { seq: number; event: ReadEvent }[] = [];
-  function take(seq: number): ReadEvent | undefined {
-    const known = kept[seq % KEPT.events];
-    return known?.seq === seq ? known.event : undefined;
-  }
+  const kept: ({ seq: number; event: ReadEvent; takers: number } | undefined)[] = [];
   return {
-    take,
+    take(seq: number): ReadEvent | undefined {
+      const known = kept[seq % KEPT.events];
+      if (known?.seq !== seq) return undefined;
+      if (--known.takers === 0) kept[seq % KEPT.events] = undefined;
+      return known.event;
+    },
     /** Never throws. */
     read(stored: StoredEvent): ReadEvent {
       const { seq, body } = stored;
-      const known = body === null ? undefined : take(seq);
-      if (known) return known;
+      const known = kept[seq % KEPT.events];
+      if (known?.seq === seq && body !== null) {
+        known.takers++;
+        return known.event;
+      }
       const event = readEvent(stored);
-      if ((body?.length ?? 0) <= KEPT.characters) kept[seq % KEPT.events] = { seq, event };
+      if ((body?.length ?? 0) <= KEPT.characters) kept[seq % KEPT.events] = { seq, event, takers: 1 };
       return event;
     },
   };

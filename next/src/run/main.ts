@@ -40,7 +40,7 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   log,
   onFile: (file) => say({ type: 'loading', file }),
 });
-const store = openSqlite(config.storePath, { synchronous: 'normal' });
+const store = openSqlite(config.storePath);
 const reruns = openReruns(store.db);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
 if (judged.suspects > 0)
@@ -56,6 +56,7 @@ const runner = new Runner({
   clock,
   log,
   boot,
+  careful: args.restart,
   handlers: new Map(
     handlers.flatMap((handler) => (ids.has(handler.name) ? [[ids.get(handler.name) ?? 0, handler]] : [])),
   ),

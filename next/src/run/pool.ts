@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { throwUncaught } from '../base/errors.ts';
 import type { Claim, Claimed, Ended, Outcome, WorkStore } from '../store/work.ts';
 import { startAttempt, type Attempt, type AttemptOptions } from './attempt.ts';
-import type { EventCache } from './event.ts';
+import { readEvent, type EventCache } from './event.ts';
 import type { Loaded } from './load.ts';
 import { CHAIN_MS, chainOf, freeFor, roomFor, type Load } from './places.ts';
 
@@ -174,8 +174,7 @@ export class Pool {
   }
 
   async #load(seq: number) {
-    const { store, cache } = this.#options;
-    const [stored] = await store.events([seq]);
-    return stored && cache.read(stored);
+    const [stored] = await this.#options.store.events([seq]);
+    return stored && readEvent(stored);
   }
 }

@@ -20,6 +20,7 @@ export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
   /** Hands handlers with places to spare a page of stored events again. False: there is none. */
   reruns?: (planner: Planner, spare: number[]) => Promise<boolean>;
   boot: number;
+  careful: boolean;
   windowMs: number;
   /** After each turn. */
   onTurn?: (result: TurnResult) => void;

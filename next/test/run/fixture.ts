@@ -28,7 +28,7 @@ export function createFolder(): string {
 }
 
 export function createStore(): Store {
-  const store = openSqlite(join(createFolder(), 'events.db'), { synchronous: 'full', clock });
+  const store = openSqlite(join(createFolder(), 'events.db'), { clock });
   onTestFinished(() => store.close());
   return store;
 }

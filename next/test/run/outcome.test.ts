@@ -91,10 +91,12 @@ describe('an event', () => {
     expect(readEvent(stored({ cursor: null })).key).toBe('i:id-1');
   });
 
-  test('is parsed once for all handlers, unless it was erased meanwhile', () => {
+  test('is parsed once for all handlers, unless it was erased meanwhile, and then forgotten', () => {
     const cache = createEventCache();
-    expect(cache.read(stored())).toBe(cache.read(stored()));
-    expect(cache.take(1)).toBe(cache.read(stored()));
+    const event = cache.read(stored());
+    expect(cache.read(stored())).toBe(event);
+    expect([cache.take(1), cache.take(1), cache.take(1)]).toEqual([event, event, undefined]);
+    cache.read(stored());
     expect(cache.read(stored({ body: null })).event).toBeNull();
     expect(cache.take(1)?.event).toBeNull();
   });

@@ -14,7 +14,7 @@ import { reading, type Wanted } from '../store/fixture.ts';
 import { createFolder } from './fixture.ts';
 
 async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
-  const store = openSqlite(join(createFolder(), 'events.db'), { synchronous: 'normal' });
+  const store = openSqlite(join(createFolder(), 'events.db'));
   const { boot } = await store.work.begin('live', false);
   const names = Object.keys(defs);
   const ids = await store.work.register(
@@ -28,7 +28,7 @@ async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   const options = { store: store.work, clock, log, boot, handlers, windowMs: 20, places, suspects: false };
   const scopes: RunnerOptions['scopes'] = new AsyncLocalStorage();
   const onTurn = (): void => expect(scopes.getStore(), 'the scope of a handler in the runner').toBeUndefined();
-  const runner = new Runner({ ...options, scopes, onTurn, serviceFor: () => noService });
+  const runner = new Runner({ ...options, scopes, onTurn, careful: false, serviceFor: () => noService });
   const row = (sql: string): unknown => store.db.raw.prepare(sql).get();
   onTestFinished(async () => {
     await runner.drain(100).catch(() => {});

@@ -81,7 +81,7 @@ export class World {
   constructor(file: string, defs: HandlerDef[]) {
     this.file = file;
     this.defs = defs;
-    this.store = openSqlite(file, { synchronous: 'normal', clock: this.clock });
+    this.store = openSqlite(file, { clock: this.clock });
     this.people = openForPeople(this.store.db, this.store.db, this.clock);
     this.reruns = openReruns(this.store.db, this.clock);
   }

@@ -19,19 +19,20 @@ type Head = [
 ];
 
 const statements = (db: Db) => ({
-  // One select for many lanes, because one costs as much as ten rows. The cross join keeps the order of both.
+  // One select for many lanes, because one costs as much as ten rows. The cross join keeps the order of both. Beside an
+  // `order by` and as a limit, SQLite would compile the statement again for each value, but not behind a plus.
   heads: db
     .sql<Head>(`select l.id, t.event, cast(t.cursor as text),
       t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor), t.due_at, t.crashes, t.attempts, t.failed_at, t.notes
-    from (select id, done_cursor from lanes where handler = @handler and suspect = @suspect and due_at <= @upTo
-      order by due_at limit @lanes) l
+    from (select id, done_cursor from lanes where handler = +@handler and suspect = +@suspect and due_at <= @upTo
+      order by due_at limit +@lanes) l
     cross join tasks t on t.lane = l.id and t.state = 0 and t.cursor <= coalesce(
       (select cursor from tasks where lane = l.id and state = 0 order by cursor limit 1 offset @chain - 1),
       9223372036854775807)`)
     .raw(),
   claim: db.sql(`update lanes set due_at = null, boot = ?, claim = ?, claimed_to = cast(? as integer)
     where id = ?`),
-  next: db.value<number>(`select due_at from lanes where handler = ? and suspect = 0 and due_at > ? and due_at < ${NEVER}
+  next: db.value<number>(`select due_at from lanes where handler = +? and suspect = 0 and due_at > ? and due_at < ${NEVER}
     order by due_at limit 1`),
   waiting: db.value<number>(
     'select count(*) from (select 1 from lanes where handler = ? and suspect = 1 and due_at <= ? limit 8)',

@@ -1,7 +1,9 @@
 // One connection to the store's file: how it is opened, and its transactions. All that this process writes goes through
 // `write`, one after another, so that no foreign statement falls into a transaction.
 import Database from 'better-sqlite3';
+import { closeSync, fdatasync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { describe } from '../../base/errors.ts';
 import { StoreError, type StoreCode } from '../store.ts';
 
@@ -10,9 +12,9 @@ const OPENING_MS = 5_000;
 export const BLOCKING_MS = 5;
 const PAUSE_MS = { first: 1, most: 50 };
 
+const sync = promisify(fdatasync);
+
 export interface DatabaseOptions {
-  /** `full` syncs each commit. With `normal` a lost power takes the last commits, but never one that a later `full` follows. */
-  synchronous: 'full' | 'normal';
   /** Milliseconds until a write that finds the store locked throws `busy`. Default: never. */
   busyMs?: number;
   readonly?: boolean;
@@ -21,15 +23,16 @@ export interface DatabaseOptions {
 export class Db {
   readonly raw: Database.Database;
   readonly #options: DatabaseOptions;
+  #log: number | undefined;
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(file: string, options: DatabaseOptions) {
-    const { synchronous, readonly = false } = options;
+    const { readonly = false } = options;
     this.#options = options;
     this.raw = guarded(() => new Database(file, { timeout: OPENING_MS, readonly, fileMustExist: readonly }));
     if (!readonly) guarded(() => this.raw.pragma('journal_mode = wal'));
-    // SQLite forgets it: a connection that finds a log would begin with `normal`.
-    this.raw.pragma(`synchronous = ${synchronous}`);
+    // SQLite itself syncs the log before a checkpoint only.
+    this.raw.pragma('synchronous = normal');
     // Checkpoints are the work of `keep`.
     this.raw.pragma('wal_autocheckpoint = 0');
     this.raw.pragma('cache_size = -8000');
@@ -45,14 +48,14 @@ export class Db {
     return this.raw.prepare<unknown[], Value>(text).pluck();
   }
 
-  /** One transaction. `synced`: it is on disk when it resolves, whatever the connection's default is. */
-  write<Result>(work: () => Result | Promise<Result>, { synced = false } = {}): Promise<Result> {
-    const { synchronous } = this.#options;
-    return this.#alone(async () => {
-      if (!synced || synchronous === 'full') return this.#transaction(work);
-      this.raw.pragma('synchronous = full');
-      return this.#transaction(work).finally(() => this.raw.pragma(`synchronous = ${synchronous}`));
-    });
+  /**
+   * One transaction. Then the log is synced, while others have the lock and the event loop goes on. Without that, a lost
+   * power may take it, but never one that a later synced one follows.
+   */
+  async write<Result>(work: () => Result | Promise<Result>, { synced = true } = {}): Promise<Result> {
+    const result = await this.#alone(() => this.#transaction(work));
+    if (synced) await this.#sync();
+    return result;
   }
 
   /** One snapshot. */
@@ -67,6 +70,7 @@ export class Db {
 
   close(): void {
     this.raw.close();
+    if (this.#log !== undefined) closeSync(this.#log);
   }
 
   /** Waits for what this process does with the connection, and then does `work` alone. */
@@ -74,6 +78,15 @@ export class Db {
     const result = this.#queue.then(work);
     this.#queue = result.catch(() => {});
     return result;
+  }
+
+  async #sync(): Promise<void> {
+    try {
+      this.#log ??= openSync(`${this.raw.name}-wal`, 'r');
+      await sync(this.#log);
+    } catch (error) {
+      throw new StoreError('io', `the log could not be synced: ${describe(error).message}`, error);
+    }
   }
 
   async #transaction<Result>(work: () => Result | Promise<Result>): Promise<Result> {

@@ -59,7 +59,7 @@ export function createTasks(db: Db, lanes: Lanes) {
   const insert = db.sql(`insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at, rerun)
     values (?, ?, ?, cast(? as integer), ?, ?, ?, ?, ?) on conflict do nothing`);
   const held = db.sql<{ event: number; lane: number }>(`select event, lane from tasks
-    where handler = ? and state = 0 and due_at = ${NEVER} and cursor <= cast(? as integer) order by cursor limit ${RELEASED}`);
+    where handler = +? and state = 0 and due_at = ${NEVER} and cursor <= cast(? as integer) order by cursor limit ${RELEASED}`);
   const release = db.sql('update tasks set due_at = ? where event = ? and handler = ?');
   const waits = db.value<number>(`select 1 from tasks where handler = ? and state = 0 and due_at = ${NEVER} limit 1`);
 

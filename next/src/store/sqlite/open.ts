@@ -28,7 +28,7 @@ const BUSY_MS = 100;
 export type SqliteOptions = DatabaseOptions & { clock?: Clock };
 
 /** Opens a store, and creates it if there is none. */
-export function openSqlite(file: string, options: SqliteOptions = { synchronous: 'full' }): Store & { db: Db } {
+export function openSqlite(file: string, options: SqliteOptions = {}): Store & { db: Db } {
   const { clock = systemClock } = options;
   const db = new Db(file, options);
   create(db);
@@ -94,7 +94,7 @@ export interface Taken {
 }
 
 /** Throws StoreError, written for people. */
-export function takeStore(file: string, options: SqliteOptions = { synchronous: 'full', busyMs: BUSY_MS }): Taken {
+export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }): Taken {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
     throw new StoreError('damaged', `${file} is missing, but not its log ${file}-wal: put the file back`);
   const lock = lockBeside(file);

@@ -36,46 +36,37 @@ export function createOwned(db: Db, { file, clock, boots, counters: createCounts
 
   return {
     note: (hold, { event, handler }, name, json) =>
-      db.write(
-        () => {
-          const known = holds(hold) ? notes.get(event, handler) : undefined;
-          if (known === undefined) return false;
-          const all = {
-            ...(JSON.parse(known ?? '{}') as Record<string, unknown>),
-            [name]: JSON.parse(json) as unknown,
-          };
-          if (Object.keys(all).length > NOTES) throw new Error(`ctx.note: a task has at most ${NOTES} names of notes`);
-          return setNotes.run(JSON.stringify(all), event, handler).changes > 0;
-        },
-        { synced: true },
-      ),
+      db.write(() => {
+        const known = holds(hold) ? notes.get(event, handler) : undefined;
+        if (known === undefined) return false;
+        const all = {
+          ...(JSON.parse(known ?? '{}') as Record<string, unknown>),
+          [name]: JSON.parse(json) as unknown,
+        };
+        if (Object.keys(all).length > NOTES) throw new Error(`ctx.note: a task has at most ${NOTES} names of notes`);
+        return setNotes.run(JSON.stringify(all), event, handler).changes > 0;
+      }),
     complete: (hold, { event, handler }, work) =>
-      db.write(
-        async () => {
-          if (!holds(hold)) return false;
-          await within(db, 'ctx.complete', work);
-          const counts = createCounts();
-          const isOver = settle.finish({ event, as: 'done', error: null }, hold, handler, clock.now(), counts);
-          if (!isOver) throw new Error('ctx.complete: this task has ended already');
-          settle.passed(hold, handler, event);
-          counts.write();
-          return true;
-        },
-        { synced: true },
-      ),
+      db.write(async () => {
+        if (!holds(hold)) return false;
+        await within(db, 'ctx.complete', work);
+        const counts = createCounts();
+        const isOver = settle.finish({ event, as: 'done', error: null }, hold, handler, clock.now(), counts);
+        if (!isOver) throw new Error('ctx.complete: this task has ended already');
+        settle.passed(hold, handler, event);
+        counts.write();
+        return true;
+      }),
     async read(sql, values) {
-      reader ??= new Db(file, { synchronous: 'normal', readonly: true });
+      reader ??= new Db(file, { readonly: true });
       return rowsOf(reader, sql, values);
     },
     steps: (handler) => db.read(() => steps.all(handler)),
     setup: (handler, work, step) =>
-      db.write(
-        async () => {
-          await within(db, 'setup', work);
-          if (step) addStep.run(handler, step.number, step.digest, clock.now());
-        },
-        { synced: true },
-      ),
+      db.write(async () => {
+        await within(db, 'setup', work);
+        if (step) addStep.run(handler, step.number, step.digest, clock.now());
+      }),
   };
 }
 

@@ -66,17 +66,20 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
 
   turn(turn: Turn): Promise<TurnResult> {
     const { boots, counters, settle, claiming } = this.#parts;
-    return this.#db.write(() => {
-      const now = this.#parts.clock.now();
-      boots.check(turn.boot);
-      const counts = counters();
-      const fenced = settle.all(turn.ended, now, counts);
-      this.#fanOut(turn, counts);
-      const result = turn.suspects ? this.#claimSuspect(turn, now) : this.#claim(turn, now);
-      counts.write();
-      const wanted = turn.rooms.map(({ handler }) => handler);
-      return { ...result, suspects: claiming.suspects(wanted, now), fenced };
-    });
+    return this.#db.write(
+      () => {
+        const now = this.#parts.clock.now();
+        boots.check(turn.boot);
+        const counts = counters();
+        const fenced = settle.all(turn.ended, now, counts);
+        this.#fanOut(turn, counts);
+        const result = turn.suspects ? this.#claimSuspect(turn, now) : this.#claim(turn, now);
+        counts.write();
+        const wanted = turn.rooms.map(({ handler }) => handler);
+        return { ...result, suspects: claiming.suspects(wanted, now), fenced };
+      },
+      { synced: false },
+    );
   }
 
   #handlers(): HandlerRow[] {
