@@ -113,8 +113,10 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
     },
     makeRoom: () => rmSync(`${file}-ballast`, { force: true }),
     reopen() {
-      current.close();
+      const before = current;
       current = openSqlite(file, options);
+      // Afterwards, because a file that was put in the place of ours might get the number of its inode.
+      before.close();
     },
     release() {
       current.close();
