@@ -1,7 +1,5 @@
 // Shared by the tests of `run`: a real store with one claimed task, a clock that tests set, and handlers with defaults.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
@@ -13,6 +11,7 @@ import type { Store } from '../../src/store/store.ts';
 import type { Claim, Claimed, Outcome, StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery } from '../../src/wire/event.ts';
+import { createFolder } from '../store/fixture.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 export const CURSOR = '1' as Cursor;
@@ -21,12 +20,6 @@ export const FILE = '/handlers/one.ts';
 export const clock = { now: () => T0, monotonic: () => 0 };
 
 /** A folder that is removed when the test has ended. */
-export function createFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'kit-run-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
 export function createStore(): Store {
   const store = openSqlite(join(createFolder(), 'events.db'), { clock });
   onTestFinished(() => store.close());

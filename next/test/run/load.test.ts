@@ -5,7 +5,7 @@ import { dirname, join, resolve } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { HandlerFile } from '../../src/store/work.ts';
-import { createFolder } from './fixture.ts';
+import { createFolder } from '../store/fixture.ts';
 
 const GOOD = `export default { on: '*', handle() {} };`;
 const src = (path: string): string => JSON.stringify(`file://${resolve('src', path)}`);

@@ -10,8 +10,7 @@ import { Runner, type RunnerOptions } from '../../src/run/runner.ts';
 import { noService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { until } from '../harness.ts';
-import { reading, type Wanted } from '../store/fixture.ts';
-import { createFolder } from './fixture.ts';
+import { createFolder, reading, type Wanted } from '../store/fixture.ts';
 
 async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   const store = openSqlite(join(createFolder(), 'events.db'));

@@ -6,7 +6,8 @@ import { expect, test } from 'vitest';
 import type { Loaded } from '../../src/run/load.ts';
 import { digestOf, setUp } from '../../src/run/setup.ts';
 import type { Scope } from '../../src/run/stray.ts';
-import { createFolder, createStore, FILE, handlerOf } from './fixture.ts';
+import { createFolder } from '../store/fixture.ts';
+import { createStore, FILE, handlerOf } from './fixture.ts';
 
 type Setup = NonNullable<Loaded['setup']>;
 

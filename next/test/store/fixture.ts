@@ -53,16 +53,16 @@ export interface HandlerDef {
   lane?: (event: StoredEvent) => string | null;
 }
 
-export function createWorld(defs: HandlerDef[] = [{ name: 'h' }], file = newFile()) {
+export function createWorld(defs: HandlerDef[] = [{ name: 'h' }], file = join(createFolder(), 'events.db')) {
   const world = new World(file, defs);
   onTestFinished(() => world.close());
   return world;
 }
 
-function newFile(): string {
+export function createFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'kit-store-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  return join(folder, 'events.db');
+  return folder;
 }
 
 export class World {

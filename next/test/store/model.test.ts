@@ -93,7 +93,6 @@ test(
     );
     const { RUNS = '150', SEED } = process.env;
     await fc.assert(property, { numRuns: Number(RUNS), ...(SEED && { seed: Number(SEED) }) });
-    if (process.env['SHOW']) console.log(seen);
     expect(Object.entries(seen).filter(([, n]) => n === 0)).toEqual([]);
   },
 );
