@@ -9,7 +9,7 @@ import type { Reading } from '../wire/event.ts';
 const DEADLINE_MS = 8_000;
 const GROUP = { readings: 256, bytes: 2 ** 22 };
 /** Between two commits: others want the lock, and a fuller commit costs less. */
-const APART_MS = 2;
+const APART_MS = 4;
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
 
