@@ -19,7 +19,7 @@ interface Plan {
 }
 
 type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'> & {
-  /** A process died before this one, so that src/events.ts is limited too, which nearly never hangs. */
+  /** The process before this one died, maybe because a schema in src/events.ts hung. Then those are limited too. */
   careful: boolean;
 };
 

@@ -115,7 +115,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
     reopen() {
       const before = current;
       current = openSqlite(file, options);
-      // Afterwards, because a file that was put in the place of ours might get the number of its inode.
+      // Not earlier: a new file in the place of ours could get the same inode, and `check` would take it for ours.
       before.close();
     },
     release() {
