@@ -12,7 +12,7 @@ const SLOTS = 8;
 /** Above it, `run` is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const MEMORY = {
-  // Events stay in memory for the order window. With less room for young objects they would be moved, at a cost.
+  // With less, waiting events would be moved. Main's stands in `npm start`: without it, load doubles its memory.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };

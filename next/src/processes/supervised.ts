@@ -57,7 +57,7 @@ export class Supervised {
     const file = fileURLToPath(new URL(`../${entry}`, import.meta.url));
     const child = fork(file, args(this.#restart), {
       env: { NODE_COMPILE_CACHE: CACHE, ...env() },
-      execArgv: [...memory, ...process.execArgv],
+      execArgv: [...process.execArgv, ...memory],
     });
     this.#child = child;
     this.#restart = true;
