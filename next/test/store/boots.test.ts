@@ -16,7 +16,7 @@ async function working() {
 
 /** The next suspect, claimed by a process of its own. */
 async function suspect(world: World): Promise<{ claim: Claim | undefined; boot: number }> {
-  const { boot } = await world.store.work.begin('suspect-1', true);
+  const { boot } = await world.store.work.begin('suspect-2', true);
   const { claims } = await world.turn([], { suspects: true, boot });
   return { claim: claims[0], boot };
 }
@@ -30,6 +30,8 @@ test('what ran when run died runs apart, one task at a time, and its lane goes o
   const { claims, suspects } = await world.turn();
   expect([claims, suspects]).toEqual([[], 1]);
   const { claim, boot } = await suspect(world);
+  // Also the second process is started while it holds a lane, and after its death gives it back.
+  expect((await world.turn()).suspects).toBe(2);
   expect([world.cursors(claim), claim?.tasks[0]?.crashes, claim?.tasks[0]?.attempts]).toEqual([['1'], 4, 0]);
   expect((await world.turn([], { suspects: true, boot })).claims.length).toBe(0);
   if (claim) await world.turn([over(claim)], { suspects: true, boot, tasks: 0 });
@@ -47,7 +49,7 @@ test('the third death of run makes a dead letter; deaths of the whole kit weigh 
   await world.begin(false);
   expect(world.rows('select state, crashes, attempts from tasks')).toEqual([{ state: 0, crashes: 1, attempts: 0 }]);
   for (let n = 0; n < 3; n++) await suspect(world);
-  await world.store.work.begin('suspect-1', true);
+  await world.store.work.begin('suspect-2', true);
   expect(world.rows('select state, crashes from tasks')).toEqual([{ state: 3, crashes: 13 }]);
   expect(world.rows('select waiting, dead from handlers')).toEqual([{ waiting: 0, dead: 1 }]);
 });

@@ -34,10 +34,10 @@ const statements = (db: Db) => ({
     where id = ?`),
   next: db.value<number>(`select due_at from lanes where handler = +? and suspect = 0 and due_at > ? and due_at < ${NEVER}
     order by due_at limit 1`),
-  waiting: db.value<number>(
-    'select count(*) from (select 1 from lanes where handler = ? and suspect = 1 and due_at <= ? limit 8)',
-  ),
-  apart: db.value<number>("select count(*) from lanes where boot in (select id from boots where role <> 'live')"),
+  waiting: db.value<number>(`select count(*) from (select 1 from lanes
+    where handler = ? and suspect = 1 and due_at <= ? limit 8)`),
+  last: db.value<number>(`select max(substr(role, 9) + 0) from boots b
+    where exists (select 1 from lanes where boot = b.id)`),
 });
 
 export class Claiming {
@@ -66,10 +66,10 @@ export class Claiming {
     return this.#sql.next.get(handler, now) ?? null;
   }
 
-  /** Lanes that wait for a process of their own, at most 8 a handler, and those that have one. */
+  /** Lanes that wait for a process of their own, at most 8 a handler, and the number of the last one that holds a lane. */
   suspects(handlers: number[], now: number): number {
     const waiting = handlers.map((handler) => this.#sql.waiting.get(handler, now) ?? 0);
-    return waiting.reduce((sum, n) => sum + n, this.#sql.apart.get() ?? 0);
+    return waiting.reduce((sum, n) => sum + n, this.#sql.last.get() ?? 0);
   }
 
   #claim(boot: number, first: number, room: Room, upTo: number, suspect: 0 | 1): { claims: Claim[]; tasks: number } {
