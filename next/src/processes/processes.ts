@@ -31,6 +31,7 @@ export class Processes {
   readonly #slots: Supervised[];
   #without: Record<string, string> = {};
   #loading: string | undefined;
+  #unready = 0;
 
   constructor(options: ProcessesOptions) {
     const { env, log } = options;
@@ -106,24 +107,21 @@ export class Processes {
   #hear(report: Report): void {
     if (report.type === 'wake') this.#keep.send({ type: 'wake' });
     if (report.type === 'loading') this.#loading = report.file;
-    if (report.type === 'ready') this.#loading = undefined;
+    if (report.type === 'ready') [this.#loading, this.#unready] = [undefined, 0];
     if (report.type !== 'alive') return;
     for (const slot of this.#slots.slice(0, report.suspects)) {
       slot.start();
       slot.send({ type: 'wake' });
     }
     if (report.rss < MEMORY_BYTES) return;
-    this.#options.log.error(
-      { rss: report.rss, limit: MEMORY_BYTES },
-      'run takes too much memory: it is drained and started anew',
-    );
+    this.#options.log.error({ rss: report.rss, limit: MEMORY_BYTES }, 'run takes too much memory: it starts anew');
     void this.#run.stop(STOP_MS, true);
   }
 
-  /** A file that ends `run` while it is loaded or set up is left out from the next start on. */
+  /** A file that ends `run` twice in a row while it is loaded or set up is left out. Once may be a kill from outside. */
   #leaveOut(how: string): void {
-    if (this.#loading !== undefined)
-      this.#without[this.#loading] = `it ended run while it was loaded or set up (${how})`;
+    if (this.#loading !== undefined && ++this.#unready > 1)
+      this.#without[this.#loading] = `it ended run twice while it was loaded or set up (${how})`;
     this.#loading = undefined;
   }
 }

@@ -93,12 +93,14 @@ test('room is held free, given up on a full disk, and taken again', async () => 
   expect(existsSync(`${file}-ballast`)).toBe(true);
 });
 
-test('a keep that is killed comes back, and deliveries are taken meanwhile', async () => {
-  const kit = await startKit();
+test('a keep that is killed comes back, as does a run while it loads, and deliveries are taken meanwhile', async () => {
+  const once = "execSync('[ -e run-died ] || { touch run-died; kill -9 $PPID; }')";
+  const source = `import { execSync } from 'node:child_process';\n${once};\nexport default { on: '*', handle() {} };`;
+  const kit = await startKit({ handlers: { 'dies-once.js': source } });
   expect((await kit.status()).events).toBe(0);
   const [pid = 0] = kit.pids('keep/main');
   process.kill(pid, 'SIGKILL');
-  expect(await deliver(kit.url, { cursor: '1' })).toBe(204);
-  await until('the status to count it', async () => (await kit.status()).events === 1);
+  expect(await deliver(kit.url, { cursor: '1', type: 'Other' })).toBe(204);
+  await until('it to be handled', async () => (await kit.status()).tasks.done === 1);
   expect([kit.pids('keep/main').includes(pid), await kit.stop()]).toEqual([false, 0]);
 });
