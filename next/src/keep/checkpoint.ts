@@ -6,7 +6,10 @@ import type { AdminStore } from '../operations/store/admin.ts';
 
 /** Bytes. With a log above `restart` writers wait for a moment, so that it begins anew; a file above `cut` is cut off. */
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
-/** Until the next look, while the log grows and while it rests; until writers are held up again; after they were held up in vain. */
+/**
+ * Until the next look while the log grows, and while it rests; until writers are held up again, and after that was in
+ * vain, because a reader pins a snapshot.
+ */
 const WAIT_MS = { busy: 50, idle: 250, restart: 1_000, vain: 2_000 };
 
 const sync = promisify(fdatasync);

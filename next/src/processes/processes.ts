@@ -12,7 +12,8 @@ const SLOTS = 8;
 /** Above it, `run` is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const MEMORY = {
-  // With less, waiting events would be moved. Main's stands in `npm start`: without it, load doubles its memory.
+  // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost. The
+  // main process has its limit from `npm start`: 80,000 events took it to 193 MB without, to 92 with it.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
@@ -31,7 +32,7 @@ export class Processes {
   readonly #slots: Supervised[];
   #without: Record<string, string> = {};
   #loading: string | undefined;
-  #unready = 0;
+  #failedStarts = 0;
 
   constructor(options: ProcessesOptions) {
     const { env, log } = options;
@@ -107,7 +108,7 @@ export class Processes {
   #hear(report: Report): void {
     if (report.type === 'wake') this.#keep.send({ type: 'wake' });
     if (report.type === 'loading') this.#loading = report.file;
-    if (report.type === 'ready') [this.#loading, this.#unready] = [undefined, 0];
+    if (report.type === 'ready') [this.#loading, this.#failedStarts] = [undefined, 0];
     if (report.type !== 'alive') return;
     for (const slot of this.#slots.slice(0, report.suspects)) {
       slot.start();
@@ -120,7 +121,7 @@ export class Processes {
 
   /** A file that ends `run` twice in a row while it is loaded or set up is left out. Once may be a kill from outside. */
   #leaveOut(how: string): void {
-    if (this.#loading !== undefined && ++this.#unready > 1)
+    if (this.#loading !== undefined && ++this.#failedStarts > 1)
       this.#without[this.#loading] = `it ended run twice while it was loaded or set up (${how})`;
     this.#loading = undefined;
   }

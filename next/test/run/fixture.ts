@@ -19,7 +19,6 @@ export const SESSION = '6f1c2f8e-8f4e-4c3a-9a51-3d2f0a6b7c11';
 export const FILE = '/handlers/one.ts';
 export const clock = { now: () => T0, monotonic: () => 0 };
 
-/** A folder that is removed when the test has ended. */
 export function createStore(): Store {
   const store = openSqlite(join(createFolder(), 'events.db'), { clock });
   onTestFinished(() => store.close());

@@ -59,6 +59,7 @@ export function createWorld(defs: HandlerDef[] = [{ name: 'h' }], file = join(cr
   return world;
 }
 
+/** It is removed when the test has ended. */
 export function createFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'kit-store-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
