@@ -74,7 +74,7 @@ function createPosts(url: string | undefined, clock: Clock, log: Logger) {
     const last = new Map(known.map((alarm) => [keyOf(alarm), alarm.postedAt]));
     for (const alarm of known) if (alarm.postedAt !== null && !stands.has(keyOf(alarm))) over.set(keyOf(alarm), alarm);
     for (const key of stands) over.delete(key);
-    const due = list.filter((alarm) => clock.now() - (last.get(keyOf(alarm)) ?? 0) > DAY_MS);
+    const due = list.filter((alarm) => clock.now() - (last.get(keyOf(alarm)) ?? -Infinity) > DAY_MS);
     const ended = [...over.values()].map(async (alarm) => {
       if (await isTaken(url, alarm, 'over')) over.delete(keyOf(alarm));
     });
