@@ -49,18 +49,21 @@ export interface Argument {
   choices: string[];
   required: boolean;
   about: string;
+  /** It must not stand in an address. */
+  byPost: boolean;
 }
 
 const KINDS: Record<string, Argument['kind']> = { boolean: 'flag', integer: 'number', number: 'number' };
 
-export function argumentsOf({ args }: Operation): Argument[] {
+export function argumentsOf({ args, byPost = [] }: Operation): Argument[] {
   const { properties = {} } = z.toJSONSchema(args, { unrepresentable: 'any' }) as {
     properties?: Record<string, { type?: string; enum?: string[]; description?: string }>;
   };
   return Object.entries(args.shape).map(([name, schema]) => {
     const { type = '', enum: choices, description: about = '' } = properties[name] ?? {};
     const required = !(schema as z.ZodType).safeParse(undefined).success;
-    return { name, kind: choices ? 'choice' : (KINDS[type] ?? 'text'), choices: choices ?? [], required, about };
+    const kind = choices ? 'choice' : (KINDS[type] ?? 'text');
+    return { name, kind, choices: choices ?? [], required, about, byPost: byPost.includes(name) };
   });
 }
 
