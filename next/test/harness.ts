@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../src/base/clock.ts';
 import { orUndefined } from '../src/base/errors.ts';
 import { freePort } from '../src/tools/demo/receiver.ts';
-import { signedHeaders } from '../src/tools/sign.ts';
+import { signedHeaders } from '../src/service/sign.ts';
 
 export const SECRET = 'whsec_of_the_tests';
 const ROOTS = { second: join(import.meta.dirname, '..'), first: join(import.meta.dirname, '../..') };

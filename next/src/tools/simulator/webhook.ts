@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
-import { signedHeaders } from '../sign.ts';
+import { signedHeaders } from '../../service/sign.ts';
 import type { SimulatedEvent } from './history.ts';
 
 /** The HTTP status. */
