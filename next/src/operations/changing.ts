@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, define, flag, perMinute, Refused, type OperationContext } from './define.ts';
-import type { HandlerFacts } from './store/read.ts';
+import type { HandlerFacts } from './store/shapes.ts';
 
 const some = z.string().min(1).optional();
 const handler = z.string().min(1);
@@ -10,11 +10,15 @@ const handler = z.string().min(1);
 async function handlerNamed({ read }: OperationContext, name: string): Promise<HandlerFacts> {
   const { handlers } = await read.facts();
   const found = handlers.find((one) => one.name === name);
-  if (!found)
-    throw new Refused(
-      `there is no handler ${name}: the handlers are ${handlers.map((one) => one.name).join(', ') || 'none'}`,
-    );
+  const names = handlers.map((one) => one.name).join(', ');
+  if (!found) throw new Refused(`there is no handler ${name}: the handlers are ${names || 'none'}`);
   return found;
+}
+
+/** Nothing is changed without a word about which. */
+function someOf(names: string, { all, ...filter }: Record<string, unknown>): void {
+  if (!all && Object.values(filter).every((value) => value === undefined || value === null))
+    throw new Refused(`say which: ${names}, or --all`);
 }
 
 const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? null;
@@ -27,7 +31,7 @@ async function workingHandler(context: OperationContext, name: string): Promise<
     throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: put its file right first`);
 }
 
-async function eventNamed({ read }: OperationContext, name: string): Promise<number> {
+export async function eventNamed({ read }: OperationContext, name: string): Promise<number> {
   const event = await read.event(name);
   if (!event) throw new Refused(`no event has the key, id or cursor ${name}: see npx kit events`);
   return event.seq;
@@ -54,16 +58,9 @@ export const retry = define({
         throw new Refused(`${name} has no waiting task and no dead letter of ${event}: see npx kit explain ${event}`);
       return { retried: 1 };
     }
-    if (!all && Object.values(filter).every((value) => value === undefined))
-      throw new Refused('say which: --event, --error, --type, --session, or --all');
-    const rerun = await context.admin.rerun({
-      handler: name,
-      only: 'dead',
-      filter,
-      from: null,
-      to: null,
-      perMinute: pace,
-    });
+    someOf('--event, --error, --type, --session', { ...filter, all });
+    const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
+    const rerun = await context.admin.rerun({ ...which, perMinute: pace });
     return { rerun, words: 'they run again behind live work: see npx kit status' };
   },
 });
@@ -83,8 +80,7 @@ export const rerun = define({
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, ...filter }) {
     await workingHandler(context, name);
-    if (!all && from === null && to === null && Object.values(filter).every((value) => value === undefined))
-      throw new Refused('say which events: --from, --to, --type, --session, or --all');
+    someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
     const number = await context.admin.rerun({ handler: name, only: 'all', filter, ...range, perMinute: pace });
     return { rerun: number, words: 'its events come again behind live work: see npx kit status' };
@@ -98,8 +94,7 @@ export const discard = define({
   access: 'change',
   async run(context, { handler: name, event, all, ...filter }) {
     await handlerNamed(context, name);
-    if (!all && event === undefined && Object.values(filter).every((value) => value === undefined))
-      throw new Refused('say which: --event, --error, --type, --session, or --all');
+    someOf('--event, --error, --type, --session', { ...filter, event, all });
     const seq = event === undefined ? undefined : String(await eventNamed(context, event));
     return { discarded: await context.admin.discard({ handler: name, ...filter, event: seq }) };
   },

@@ -1,5 +1,5 @@
 // What the facts mean, and the headline. Pure, so that the page, the API, the commands and metrics agree.
-import type { Alarm, Facts, HandlerFacts } from './store/read.ts';
+import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
 
 export interface Headline {
   level: 'ok' | 'busy' | 'warning' | 'critical';
@@ -25,6 +25,7 @@ const DOWN_MS = 10_000;
 export const SECOND_MS = 1_000;
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
 const BEHIND = 1_000;
 export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process run is not up. It starts by itself; if it does not, see the log';
@@ -39,6 +40,17 @@ export function kitOf({ state, at }: Facts): Kit {
 export function reconcileOf({ state }: Facts): Reconcile {
   return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Reconcile;
 }
+
+export interface BackupState {
+  /** When the folder was first used, and when the newest copy was verified. Null: none was. */
+  since: number;
+  verifiedAt: number | null;
+  file: string | null;
+  error: string | null;
+}
+
+/** Null: there are no backups by schedule. */
+export const backupOf = ({ state }: Facts): BackupState | null => (state['backup'] ?? null) as BackupState | null;
 
 export const failuresOf = ({ state }: Facts): number => Number(state['failures_in_a_row'] ?? 0);
 
@@ -67,7 +79,7 @@ export function handlerState({
 export function duration(ms: number): string {
   if (ms < MINUTE_MS) return `${Math.max(0, Math.round(ms / SECOND_MS))} s`;
   if (ms < HOUR_MS) return `${Math.round(ms / MINUTE_MS)} min`;
-  return ms < 48 * HOUR_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / (24 * HOUR_MS))} days`;
+  return ms < 2 * DAY_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / DAY_MS)} days`;
 }
 
 export const count = (n: number, one: string, many = `${one}s`): string =>

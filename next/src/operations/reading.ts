@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
 import { define, flag, limit, Refused, stateArg, timeArg, withTimes } from './define.ts';
-import type { EventLine, Facts, TaskLine } from './store/read.ts';
+import type { EventLine, Facts, TaskLine } from './store/shapes.ts';
 
 const text = z.string().min(1).optional();
 
@@ -37,10 +37,19 @@ export const tasks = define({
     session: text,
     error: text.describe('how it begins'),
     event: text,
+    causes: flag.describe('groups of the same error'),
     limit,
   }),
   access: 'read',
-  run: async ({ read }, filter) => (await read.tasks(filter)).map(withTimes),
+  async run({ read, clock }, { causes, ...filter }) {
+    if (causes) return (await read.causes(filter)).map(withTimes);
+    const facts = await read.facts();
+    const list = await read.tasks(filter);
+    return list.map((task): Record<string, unknown> => ({
+      ...withTimes(task),
+      waitsFor: waitsFor(task, facts, clock.now()),
+    }));
+  },
 });
 
 export const explain = define({

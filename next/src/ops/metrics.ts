@@ -3,7 +3,7 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import { alarmsOf, type Disk } from '../operations/alarms.ts';
 import { failuresOf, reconcileOf } from '../operations/judge.ts';
 import { statusOf } from '../operations/status.ts';
-import type { Facts } from '../operations/store/read.ts';
+import type { Facts } from '../operations/store/shapes.ts';
 
 export async function metricsOf(facts: Facts, disk: Disk, version: string): Promise<{ type: string; text: string }> {
   const registry = new Registry();

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { alarmsOf } from '../../src/operations/alarms.ts';
 import { headlineOf } from '../../src/operations/judge.ts';
-import type { Facts, HandlerFacts } from '../../src/operations/store/read.ts';
+import type { Facts, HandlerFacts } from '../../src/operations/store/shapes.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { UP } from './fixture.ts';
 
