@@ -72,7 +72,7 @@ export const explain = define({
     }));
     const body = data ? await read.body(event.seq) : undefined;
     const pending = facts.handlers.filter(({ position }) => position < event.seq).map(({ name: handler }) => handler);
-    return { event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending, ...(data && { body }) };
+    return { ...(data && { body }), event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending };
   },
   show: ({ event, tasks: list, notYetTakenUpBy, ...rest }) => {
     const line = event as unknown as Omit<EventLine, 'receivedAt'> & { receivedAt: string };

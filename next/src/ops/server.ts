@@ -80,7 +80,7 @@ function addPage(router: Router, guard: Guard): void {
   const page = readFileSync(new URL('index.html', PAGE), 'utf8');
   const [, map = ''] = /<script type="importmap">(.*?)<\/script>/s.exec(page) ?? [];
   const hash = createHash('sha256').update(map).digest('base64');
-  const policy = `${POLICY}; script-src 'self' 'sha256-${hash}'; style-src 'self'; connect-src 'self'; img-src 'self'`;
+  const policy = `${POLICY}; script-src 'self' 'sha256-${hash}'; style-src 'self'; connect-src 'self'; img-src data:`;
   const own = readdirSync(PAGE).map((name) => [name, new URL(name, PAGE)] as const);
   const modules = MODULES.map((name) => [`${name}.js`, new URL(import.meta.resolve(name))] as const);
   for (const [name, url] of [...own, ...modules]) {

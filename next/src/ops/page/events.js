@@ -1,38 +1,26 @@
 // The events: searched, and one of them with what each handler did.
 import { useState } from 'preact/hooks';
-import { button, facts, field, html, isByPost, operationOf, shown, table, to, useApi } from './parts.js';
+import { argumentsOf, button, facts, field, html, isByPost, shown, table, to, useApi } from './parts.js';
 
 const LIMIT = 100;
 
-function Data({ event }) {
-  const { result, error } = useApi('explain', { event, data: true }, false);
-  // Cursors are longer than a double.
-  const exact = (_, value, { source }) => (typeof value === 'number' ? JSON.rawJSON(source) : value);
-  const body = result?.body && JSON.stringify(JSON.parse(result.body, exact), null, 2);
-  return html`<pre>${body ?? error ?? (result ? 'erased' : 'Reading …')}</pre>`;
-}
-
-const task = ({ handler, state, error, failures, key, ...of }) =>
+const task = ({ handler, key, state, error, failures, waitsFor, attempts, endedAt, late }) =>
   html`<section key=${handler}>
     <h2>${shown(handler, 'handler')} ${shown(state, 'state')} ${button('retry', { handler, event: key })}</h2>
-    ${error && shown(error, 'error')} ${facts(of)} ${failures.length > 0 && table({ result: failures })}
+    ${error && shown(error, 'error')} ${facts({ waitsFor, attempts, endedAt, late })}
+    ${failures.length > 0 && table({ result: failures })}
   </section>`;
 
 function Event({ name }) {
   const { result, error } = useApi('explain', { event: name });
-  const [isOpen, setOpen] = useState(false);
   if (!result) return table({ error });
   const { type, key, ...event } = result.event;
   return html`
     <h1>${type} ${key}</h1>
     ${facts(event)}
-    <p>${button('erase', { event: key })}</p>
+    <p>${button('explain', { event: key, data: true }, 'data')} ${button('erase', { event: key })}</p>
     ${result.tasks.map(task)}
     ${result.notYetTakenUpBy.map((handler) => html`<h2>${shown(handler, 'handler')} has not taken it up yet</h2>`)}
-    <details onToggle=${({ target }) => setOpen(target.open)}>
-      <summary>Data</summary>
-      ${isOpen && html`<${Data} event=${key} />`}
-    </details>
   `;
 }
 
@@ -40,7 +28,7 @@ function List({ args }) {
   const [hidden, setHidden] = useState({});
   const given = { ...args, ...hidden };
   const answer = useApi('events', { ...given, limit: LIMIT }, Object.keys(hidden).length === 0);
-  const filters = operationOf('events').args.filter(({ name }) => name !== 'before' && name !== 'limit');
+  const filters = argumentsOf('events').filter(({ name }) => name !== 'before' && name !== 'limit');
   function search(event) {
     event.preventDefault();
     const all = [...new FormData(event.target)].filter(([, value]) => value !== '');
@@ -50,8 +38,7 @@ function List({ args }) {
     location.hash = to('events', seen);
   }
   const columns = ['receivedAt', 'type', 'key', 'session', 'origin', 'deliveries'];
-  const { result: rows = [] } = answer;
-  const older = html`<a href=${to('events', { ...args, before: rows.at(-1)?.seq })}>Older</a>`;
+  const before = answer.result?.[LIMIT - 1]?.seq;
   return html`
     <h1>Events</h1>
     <details open=${Object.keys(given).length > 0}>
@@ -61,11 +48,10 @@ function List({ args }) {
         <button>search</button>
       </form>
     </details>
-    ${table(answer, { columns, empty: 'Events come here as they are delivered' })} ${rows.length === LIMIT && older}
+    ${table(answer, { columns, empty: 'Events come here as they are delivered' })}
+    ${before && html`<a href=${to('events', { ...args, before })}>Older</a>`}
   `;
 }
 
-export function Events({ args }) {
-  const { event } = args;
-  return event ? html`<${Event} key=${event} name=${event} />` : html`<${List} args=${args} />`;
-}
+export const Events = ({ args }) =>
+  args.event ? html`<${Event} key=${args.event} name=${args.event} />` : html`<${List} args=${args} />`;

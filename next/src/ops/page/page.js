@@ -1,10 +1,10 @@
 // The frame of every view: where the location's hash leads, whether the kit answers, and the dialog of an operation.
 import { render } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { Events } from './events.js';
 import { Handlers } from './handlers.js';
 import { Health } from './health.js';
-import { Actions, Dialog, html, onOpen, time, useApi } from './parts.js';
+import { Actions, Dialog, html, onOpen, shown, useApi } from './parts.js';
 
 export * from './parts.js';
 
@@ -23,25 +23,21 @@ function placeOf({ hash }) {
 function Frame({ views: list }) {
   const [{ name, args }, setPlace] = useState(placeOf(location));
   const [asked, setAsked] = useState(null);
-  const main = useRef();
   const { result: status, error, at } = useApi('status', { charts: true });
   useEffect(() => {
     onOpen(setAsked);
     window.addEventListener('hashchange', () => {
       setPlace(placeOf(location));
-      main.current.focus();
+      document.querySelector('main').focus();
     });
   }, []);
   const current = Object.hasOwn(list, name) ? name : 'health';
   document.title = status ? `${status.headline.level}: ${status.headline.text}` : 'Webhook receiver';
   const link = (one) => html`<a href=${`#${one}`} aria-current=${one === current ? 'page' : null}>${one}</a>`;
-  const age = at && html`. What you see is from ${time(at)}`;
   return html`
-    <header>
-      <nav>${Object.keys(list).map(link)}</nav>
-    </header>
-    <div role="status">${error && html`<p class="critical">${error}${age}</p>`}</div>
-    <main ref=${main} tabindex="-1" class=${error ? 'old' : ''}>
+    <nav>${Object.keys(list).map(link)}</nav>
+    ${error && html`<p class="critical" role="alert">${error}. What you see is from ${shown(at)}</p>`}
+    <main tabindex="-1" class=${error ? 'old' : ''}>
       ${status && html`<${list[current]} args=${args} status=${status} />`}
     </main>
     ${asked && html`<${Dialog} ...${asked} onClose=${() => setAsked(null)} />`}

@@ -1,11 +1,11 @@
 // The parts of every view. Names, words and remedies come from the API: nothing here knows an operation.
 import htm from 'htm';
-import { h, isValidElement } from 'preact';
+import { h } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 const EVERY_MS = 2_000;
 const UNITS = Object.entries({ day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1_000 });
-const distance = new Intl.RelativeTimeFormat('en', { style: 'short' });
+const WORDS = new Intl.RelativeTimeFormat('en', { style: 'short' });
 
 /** What strangers wrote may hold characters that nobody sees, or that turn a line round: their numbers are shown. */
 function plain(child) {
@@ -19,8 +19,8 @@ export const html = htm.bind((type, props, ...children) => h(type, props, ...chi
 
 /** As `GET /api` describes them. They are there before the first view is. */
 let operations = [];
-export const operationOf = (name) => operations.find((one) => one.name === name);
-export const isByPost = (name, arg) => operationOf(name).args.some((one) => one.name === arg && one.byPost);
+export const argumentsOf = (name) => operations.find((one) => one.name === name).args;
+export const isByPost = (name, arg) => argumentsOf(name).some((one) => one.name === arg && one.byPost);
 
 /** Gives `{ result, at }`, or an `{ error }` in words. With a body it is a POST. */
 export async function ask(path, body) {
@@ -35,7 +35,7 @@ export async function ask(path, body) {
 export async function call(name, args) {
   if (operations.length === 0) ({ result: operations = [] } = await ask('/api'));
   const given = Object.entries(args).filter(([, value]) => value !== '');
-  const isGet = operationOf(name)?.reads && !given.some(([arg]) => isByPost(name, arg));
+  const isGet = operations.find((one) => one.name === name)?.reads && !given.some(([arg]) => isByPost(name, arg));
   return isGet ? ask(`/api/${name}?${new URLSearchParams(given)}`) : ask(`/api/${name}`, Object.fromEntries(given));
 }
 
@@ -43,25 +43,25 @@ export async function call(name, args) {
 export function useApi(name, args = {}, isLive = true) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
-    const watch = { timer: 0, ended: false };
+    let isOver = false;
     async function look() {
       const began = Date.now();
-      const news = document.hidden ? {} : await call(name, args);
-      if (watch.ended) return;
+      const news = document.hidden || isOver ? {} : await call(name, args);
+      if (isOver) return;
       setAnswer((old) => ({ ...old, ...news }));
       // A search through a large store must not keep the kit busy.
-      if (isLive) watch.timer = setTimeout(look, Math.max(EVERY_MS, 10 * (Date.now() - began)));
+      if (isLive) setTimeout(look, Math.max(EVERY_MS, 10 * (Date.now() - began)));
     }
     void look();
-    return () => {
-      watch.ended = true;
-      clearTimeout(watch.timer);
-    };
+    return () => void (isOver = true);
   }, [name, JSON.stringify(args), isLive]);
   return answer;
 }
 
 export const to = (view, args) => `#${view}?${new URLSearchParams(args)}`;
+
+// A cursor may be longer than a double.
+const exact = (_, value, { source }) => (typeof value === 'number' ? JSON.rawJSON(source) : value);
 
 /** Fields that look the same wherever they come. */
 const FIELDS = {
@@ -70,59 +70,53 @@ const FIELDS = {
   handler: (handler) => html`<a href=${to('handlers', { handler })}>${handler}</a>`,
   state: (state) => html`<span class=${`state ${state}`}>${state}</span>`,
   error: (error) => html`<pre>${error}</pre>`,
+  body: (body) => html`<pre>${JSON.stringify(JSON.parse(body, exact), null, 2)}</pre>`,
 };
 
 /** Any result, for people. Times are UTC. */
 export function shown(value, name) {
-  if (value === null || value === undefined) return '–';
+  if (value === null || value === undefined) return null;
   if (FIELDS[name]) return FIELDS[name](value);
-  if (isValidElement([value].flat()[0])) return value;
   if (Array.isArray(value)) return typeof value[0] === 'object' ? table({ result: value }) : value.join(', ');
   if (typeof value === 'object') return facts(value);
   if (typeof value === 'number') return value.toLocaleString('en');
   return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? time(value) : String(value);
 }
 
-export function time(at) {
+function time(at) {
   const ms = Date.parse(at) - Date.now();
   const [unit, size] = UNITS.find(([, length]) => Math.abs(ms) >= length) ?? UNITS.at(-1);
-  const stamp = at.replace('T', ' ').replace(/\.\d+/, '');
-  return html`<time datetime=${at}>${stamp} <small>${distance.format(Math.round(ms / size), unit)}</small></time>`;
+  const distance = WORDS.format(Math.round(ms / size), unit);
+  return html`<time datetime=${at}>${at.slice(0, 19).replace('T', ' ')}Z <small>${distance}</small></time>`;
 }
 
 const worded = (name) => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
+/** Values by name. */
 export function facts(of) {
-  const fact = ([name, value]) =>
-    html`<div>
-      <dt>${worded(name)}</dt>
-      <dd>${shown(value, name)}</dd>
-    </div>`;
-  return html`<dl>${Object.entries(of).map(fact)}</dl>`;
+  const fact = ([name, value]) => html`<div><small>${worded(name)}</small> ${shown(value, name) ?? '–'}</div>`;
+  return html`<div class="facts">${Object.entries(of).map(fact)}</div>`;
 }
 
 /** Rows as `useApi` gives them. Default of `columns`: all that are not empty. `actions`: what a row offers. */
 export function table({ result: rows, error }, { columns, actions, empty = 'Nothing' } = {}) {
-  if (!rows?.length) return html`<p class=${error ? 'critical' : 'empty'}>${error ?? (rows ? empty : 'Reading …')}</p>`;
+  const failure = error && html`<p class="critical">${error}</p>`;
+  if (!rows?.length) return failure || html`<p class="empty">${rows ? empty : 'Reading …'}</p>`;
   const filled = Object.keys(rows[0]).filter((name) => rows.some((row) => row[name] !== null));
   const names = [...(columns ?? filled), ...(actions ? [''] : [])];
+  const head = (name) => html`<th scope="col">${worded(name)}</th>`;
+  const cell = (name, one) => html`<td data-name=${worded(name)}>${name ? shown(one[name], name) : actions(one)}</td>`;
   const row = (one, n) =>
-    html`<tr key=${one.key ?? one.name ?? one.id ?? n}>
-      ${names.map((name) => html`<td data-name=${worded(name)}>${name ? shown(one[name], name) : actions(one)}</td>`)}
+    html`<tr key=${[one.key ?? one.name ?? one.id ?? n, one.handler].join()}>
+      ${names.map((name) => cell(name, one))}
     </tr>`;
-  return html`
-    ${error && html`<p class="critical">${error}</p>`}
+  return html`${failure}
     <table>
-      <thead>
-        <tr>
-          ${names.map((name) => html`<th scope="col">${worded(name)}</th>`)}
-        </tr>
-      </thead>
-      <tbody>
-        ${rows.map(row)}
-      </tbody>
-    </table>
-  `;
+      <tr>
+        ${names.map(head)}
+      </tr>
+      ${rows.map(row)}
+    </table>`;
 }
 
 let open;
@@ -134,39 +128,38 @@ export const button = (name, args = {}, label = name) =>
 
 /** An argument, as the API describes it. */
 export function field({ name, kind, choices, required, about }, value) {
-  const type = { flag: 'checkbox', number: 'number' }[kind] ?? 'text';
-  const initial = kind === 'flag' ? { value: 'true', defaultChecked: value } : { defaultValue: value };
-  const option = (choice) => html`<option selected=${choice === value}>${choice}</option>`;
-  const input =
-    kind === 'choice'
-      ? html`<select ...${{ name, required }}>
-          ${['', ...choices].map(option)}
-        </select>`
-      : html`<input ...${{ name, type, required, autocomplete: 'off', ...initial }} />`;
-  return html`<label><span>${worded(name)}</span> ${input} <small>${about}</small></label>`;
+  const same = { name, required, autocomplete: 'off' };
+  const option = (choice) => h('option', { selected: choice === value }, choice);
+  const special = {
+    choice: () => h('select', same, ['', ...choices].map(option)),
+    flag: () => h('input', { ...same, type: 'checkbox', value: 'true', defaultChecked: value }),
+  };
+  const input = special[kind]?.() ?? h('input', { ...same, type: kind, defaultValue: value });
+  return html`<label>${worded(name)} ${input} <small>${about}</small></label>`;
 }
 
-/** What an operation does, what it needs, and what came of it. One that only reads begins at once. */
+/** What an operation does and with what, what else it needs, and what came of it. What only reads begins at once. */
 export function Dialog({ name, args, onClose }) {
-  const { about, reads, args: known } = operationOf(name);
+  const { about, reads, args: known } = operations.find((one) => one.name === name);
   const box = useRef();
-  const [{ result = '', error, isBusy }, setAnswer] = useState({});
+  const [{ result, error, isBusy }, setAnswer] = useState({});
   async function run(event) {
     event.preventDefault();
     setAnswer({ isBusy: true });
-    setAnswer(await call(name, Object.fromEntries(new FormData(event.target))));
+    setAnswer(await call(name, { ...Object.fromEntries(new FormData(event.target)), ...args }));
   }
   useEffect(() => {
     box.current.showModal();
     if (reads && Object.keys(args).length > 0) box.current.querySelector('form').requestSubmit();
   }, []);
-  return html`<dialog ref=${box} onClose=${onClose} aria-labelledby="operation">
+  return html`<dialog ref=${box} onClose=${onClose} aria-label=${name}>
     <form onSubmit=${run}>
-      <h2 id="operation">${name}</h2>
-      <p>${about}</p>
-      ${known.map((arg) => field(arg, args[arg.name]))}
-      <button disabled=${isBusy}>${name}</button>
-      <button type="button" onClick=${() => box.current.close()}>close</button>
+      <p><b>${name}</b>: ${about}</p>
+      ${facts(args)} ${known.filter((one) => !Object.hasOwn(args, one.name)).map((one) => field(one))}
+      <p>
+        <button disabled=${isBusy}>${name}</button>
+        <button type="button" onClick=${() => box.current.close()}>close</button>
+      </p>
       <div role="status">${error ? html`<p class="critical">${error}</p>` : shown(result)}</div>
     </form>
   </dialog>`;
