@@ -4,7 +4,9 @@ export function table(result: unknown): string {
   if (!Array.isArray(result)) return lines(result);
   if (result.length === 0) return 'nothing';
   const rows = result as Record<string, unknown>[];
-  const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
+  const names = Object.keys(rows[0] ?? {}).filter((name) =>
+    rows.some((row) => row[name] !== null && row[name] !== false),
+  );
   const cells = [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
   const widths = names.map((_, n) => Math.max(...cells.map((row) => row[n]?.length ?? 0)));
   return cells
@@ -20,14 +22,15 @@ export function table(result: unknown): string {
 function lines(result: unknown): string {
   if (typeof result !== 'object' || result === null) return cell(result);
   return Object.entries(result)
-    .map(([name, value]) => `${name}: ${cell(value)}`)
+    .map(([name, value]) => (name === 'words' ? cell(value) : `${name}: ${cell(value)}`))
     .join('\n');
 }
 
 /** What strangers wrote stays on its line. */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return '';
-  return (typeof value === 'string' ? value : JSON.stringify(value)).replaceAll(/\s+/g, ' ');
+  const text = Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : JSON.stringify(value);
+  return text.replaceAll(/\s+/g, ' ');
 }
 
 /** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */

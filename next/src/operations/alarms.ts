@@ -120,8 +120,9 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
     const words = `${name} has no file any more, and holds pruning back. Put it back, or`;
     return [alarm('handler_missing', 'warning', words, does('handlers', { forget: name }), name)];
   }
-  if (failing && at - failing.since > LATE_MS.waiting)
-    return [alarm('handler_failing', 'warning', failureOf(name, failing, at), waiting, name)];
+  const failure = failureOf(handler, at);
+  if (failure !== null && !(failing && at - failing.since < LATE_MS.waiting))
+    return [alarm('handler_failing', 'warning', failure, does('tasks', { handler: name, causes: true }), name)];
   if (!paused && kitOf(facts).processes.run === 'up' && dueSince !== null && at - dueSince > LATE_MS.waiting) {
     const words = `${name} has had work due for ${duration(at - dueSince)}. It may hang, or be too slow`;
     return [alarm('handler_stuck', 'warning', words, waiting, name)];

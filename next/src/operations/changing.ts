@@ -4,8 +4,18 @@ import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, define, flag, perMinute, Refused, type OperationContext } from './define.ts';
 import type { HandlerFacts } from './store/shapes.ts';
 
-const some = z.string().min(1).optional();
-const handler = z.string().min(1);
+const some = (about: string) => z.string().min(1).optional().describe(about);
+const ARGS = z.object({
+  handler: z.string().min(1).describe('its name'),
+  event: some('one event: its key, id or cursor'),
+  type: some('of the event'),
+  session: some('of the event'),
+  error: some('how it begins'),
+  from: cursorArg.optional().describe('from this cursor on'),
+  to: cursorArg.optional().describe('up to this cursor'),
+  all: flag.describe('without a filter'),
+  perMinute: perMinute.optional().describe('so many tasks a minute at most'),
+});
 
 async function handlerNamed({ read }: OperationContext, name: string): Promise<HandlerFacts> {
   const { handlers } = await read.facts();
@@ -40,15 +50,7 @@ export async function eventNamed({ read }: OperationContext, name: string): Prom
 export const retry = define({
   name: 'retry',
   about: "a handler's dead letters run again: one --event, those of a filter, or --all, behind live work",
-  args: z.object({
-    handler,
-    event: some,
-    type: some,
-    session: some,
-    error: some,
-    all: flag,
-    perMinute: perMinute.optional(),
-  }),
+  args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
     await workingHandler(context, name);
@@ -68,15 +70,7 @@ export const retry = define({
 export const rerun = define({
   name: 'rerun',
   about: 'a handler gets stored events again, behind live work',
-  args: z.object({
-    handler,
-    from: cursorArg.optional(),
-    to: cursorArg.optional(),
-    type: some,
-    session: some,
-    all: flag,
-    perMinute: perMinute.optional(),
-  }),
+  args: ARGS.omit({ event: true, error: true }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, ...filter }) {
     await workingHandler(context, name);
@@ -90,7 +84,7 @@ export const rerun = define({
 export const discard = define({
   name: 'discard',
   about: "a handler's waiting tasks end as skipped: one --event, those of a filter, or --all",
-  args: z.object({ handler, event: some, type: some, session: some, error: some, all: flag }),
+  args: ARGS.omit({ from: true, to: true, perMinute: true }),
   access: 'change',
   async run(context, { handler: name, event, all, ...filter }) {
     await handlerNamed(context, name);
@@ -104,7 +98,7 @@ const pausing = (name: 'pause' | 'resume', about: string) =>
   define({
     name,
     about,
-    args: z.object({ handler }),
+    args: ARGS.pick({ handler: true }),
     first: 'handler',
     access: 'change',
     async run(context, { handler: which }) {
@@ -120,7 +114,7 @@ export const resume = pausing('resume', 'a paused handler goes on');
 export const reconcile = define({
   name: 'reconcile',
   about: 'reads the history now; --from CURSOR reads a stretch again, and closes its gap',
-  args: z.object({ from: cursorArg.optional() }),
+  args: ARGS.pick({ from: true }),
   access: 'change',
   async run({ admin, read, clock }, { from = null }) {
     const { floor, state } = await read.facts();

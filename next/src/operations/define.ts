@@ -48,9 +48,9 @@ export interface Argument {
   kind: 'text' | 'number' | 'flag' | 'choice';
   choices: string[];
   required: boolean;
-  /** It does not stand in a URL. */
-  byPost: boolean;
   about: string;
+  /** It must not stand in an address. */
+  byPost: boolean;
 }
 
 const KINDS: Record<string, Argument['kind']> = { boolean: 'flag', integer: 'number', number: 'number' };
@@ -63,7 +63,7 @@ export function argumentsOf({ args, byPost = [] }: Operation): Argument[] {
     const { type = '', enum: choices, description: about = '' } = properties[name] ?? {};
     const required = !(schema as z.ZodType).safeParse(undefined).success;
     const kind = choices ? 'choice' : (KINDS[type] ?? 'text');
-    return { name, kind, choices: choices ?? [], required, byPost: byPost.includes(name), about };
+    return { name, kind, choices: choices ?? [], required, about, byPost: byPost.includes(name) };
   });
 }
 

@@ -80,8 +80,8 @@ const CHECKS: Record<string, Check> = {
   },
   async service({ clock }, { API_BASE_URL: baseUrl, API_KEY: apiKey }) {
     if (!baseUrl || !apiKey) return warning('API_BASE_URL and API_KEY are not set: what webhooks miss is not fetched');
-    const service = createService({ baseUrl, apiKey, paid: false, callsPerMinute: 2, clock });
-    await service.call('ReplayEvents', { limit: 1 }, { withinMs: 5 * SECOND_MS });
+    const serviceFor = createService({ baseUrl, apiKey, paid: false, callsPerMinute: 2, clock });
+    await serviceFor(AbortSignal.timeout(10 * SECOND_MS)).call('ReplayEvents', { limit: 1 });
     return ok('API_KEY may read the history');
   },
   async clock({ clock }, { API_BASE_URL: url }) {

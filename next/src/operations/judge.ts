@@ -65,14 +65,10 @@ export function behindOf({ handlers, newest }: Facts): number {
   return Math.max(0, ...handlers.flatMap(({ state, position }) => (state === 'loaded' ? newest - position : [])));
 }
 
-export function handlerState({
-  state,
-  paused,
-  failing,
-}: HandlerFacts): 'running' | 'paused' | 'failing' | 'broken' | 'missing' {
-  if (state !== 'loaded') return state;
-  if (paused) return 'paused';
-  return failing ? 'failing' : 'running';
+export function handlerState(handler: HandlerFacts): 'running' | 'paused' | 'failing' | 'broken' | 'missing' {
+  if (handler.state !== 'loaded') return handler.state;
+  if (handler.paused) return 'paused';
+  return failureOf(handler, 0) === null ? 'running' : 'failing';
 }
 
 /** Like "3 min". */
@@ -104,8 +100,12 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-export const failureOf = (name: string, { lanes, since }: { lanes: number; since: number }, at: number): string =>
-  `${name} fails for ${count(lanes, 'conversation')} since ${duration(at - since)}`;
+/** What fails now, or has failed for good of late: a tenth of its tasks. Null: neither. */
+export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFacts, at: number): string | null {
+  if (failing) return `${name} fails for ${count(failing.lanes, 'conversation')} since ${duration(at - failing.since)}`;
+  if (dead < 3 || dead * 10 < ended) return null;
+  return `${name} gives up: ${dead} of its last ${count(ended, 'task')} became dead letters`;
+}
 
 /** The one sentence that a person reads first. It names the thing. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
@@ -117,8 +117,8 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   // At the start they come a moment later.
   if (processes.run === 'down') return { level: 'busy', text: RUN_DOWN };
   if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
-  const failing = facts.handlers.find((handler) => handler.failing);
-  if (failing?.failing) return { level: 'warning', text: failureOf(failing.name, failing.failing, facts.at) };
+  const [failing] = facts.handlers.flatMap((handler) => failureOf(handler, facts.at) ?? []);
+  if (failing !== undefined) return { level: 'warning', text: failing };
   return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
 }
 
@@ -142,5 +142,6 @@ function busyWith(facts: Facts): Headline | null {
 function wellWords(facts: Facts): string {
   const waiting = totalOf(facts, 'waiting');
   const history = reconcileOf(facts).state === 'off' ? '; history is not read: API_KEY is not set' : '';
-  return `Deliveries are taken and handled: ${count(waiting, 'task')} at work${history}`;
+  const work = waiting > 0 ? `${count(waiting, 'task')} at work` : 'nothing waits';
+  return `Deliveries are taken and handled: ${work}${history}`;
 }

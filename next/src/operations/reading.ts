@@ -1,6 +1,7 @@
 // What people look at: events, tasks, quarantine, and the whole story of one event.
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
+import { count } from './judge.ts';
 import { define, flag, limit, Refused, stateArg, timeArg, withTimes } from './define.ts';
 import type { EventLine, Facts, TaskLine } from './store/shapes.ts';
 
@@ -45,10 +46,10 @@ export const tasks = define({
     if (causes) return (await read.causes(filter)).map(withTimes);
     const facts = await read.facts();
     const list = await read.tasks(filter);
-    return list.map((task): Record<string, unknown> => ({
-      ...withTimes(task),
-      waitsFor: waitsFor(task, facts, clock.now()),
-    }));
+    return list.map((task): Record<string, unknown> => {
+      const { handler, key, type, state, ...rest } = withTimes(task);
+      return { handler, key, type, state, waitsFor: waitsFor(task, facts, clock.now()), ...rest };
+    });
   },
 });
 
@@ -77,11 +78,14 @@ export const explain = define({
   show: ({ event, tasks: list, notYetTakenUpBy, ...rest }) => {
     const line = event as unknown as Omit<EventLine, 'receivedAt'> & { receivedAt: string };
     return [
-      `${line.key}  ${line.type}  received ${line.receivedAt}, first by ${line.origin}, delivered ${line.deliveries} times`,
+      `${line.key}  ${line.type}  received ${line.receivedAt}, first by ${line.origin}, delivered ${count(line.deliveries, 'time')}`,
       ...list.flatMap((task) => {
         const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
         const tries = failures.map(({ n, at, error: why }) => `    attempt ${n} failed at ${at}: ${oneLine(why)}`);
-        return [`  ${handler}: ${words ?? state}, ${attempts} attempts${error ? `, ${oneLine(error)}` : ''}`, ...tries];
+        return [
+          `  ${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${oneLine(error)}` : ''}`,
+          ...tries,
+        ];
       }),
       ...notYetTakenUpBy.map((handler) => `  ${handler}: has not taken it up yet`),
       ...('body' in rest ? [rest.body ?? 'erased'] : []),

@@ -63,12 +63,14 @@ function restored(world: World, file: string): Promise<unknown> {
 test('a backup holds what was there, seven stay, and restoring keeps the old store beside it', async () => {
   const world = await worldOf();
   const folder = createFolder();
-  const files: string[] = [];
-  for (let n = 0; n < 8; n++, world.now += 1_000)
-    files.push((await ask<{ file: string }>(world, 'backup', { to: folder }, world.file)).file);
-  expect(readdirSync(folder).map((name) => join(folder, name))).toEqual(files.slice(1));
+  const backUp = async () => (await ask<{ file: string }>(world, 'backup', { to: folder }, world.file)).file;
+  const first = await backUp();
+  const others = Array.from({ length: 6 }, (_, n) => first.replace('.db', `-${n}.db`));
+  for (const file of others) writeFileSync(file, '');
+  world.now += 1_000;
+  const newest = await backUp();
+  expect(readdirSync(folder).map((name) => join(folder, name))).toEqual([...others.slice(1), first, newest]);
   await world.accept({ cursor: 9 });
-  const [newest = ''] = files.slice(-1);
   const { old } = (await restored(world, newest)) as { old: string };
   const counts = [world.file, old].map((file) => createWorld([], file).count('select count(*) from events'));
   expect(counts).toEqual([3, 4]);

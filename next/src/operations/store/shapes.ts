@@ -21,6 +21,8 @@ export interface HandlerFacts {
   failed: number;
   /** Lanes whose tasks fail now (of the first thousand tasks), and since when. Null: none. */
   failing: { lanes: number; since: number } | null;
+  /** Tasks of its latest 200 events that ended within the last hour, and how many of them as dead letters. */
+  recent: { ended: number; dead: number };
   /** Since when its longest waiting lane or event is due. Null: none is. */
   dueSince: number | null;
   /** When its first task that waits for the watermark was received. Null: none waits for it. */

@@ -8,8 +8,10 @@ import { createState } from '../../store/sqlite/state.ts';
 
 /** Failing tasks that are looked at to count their lanes. */
 const FAILING = 1_000;
+/** Events and milliseconds. */
+const RECENT = { events: 200, ms: 3_600_000 };
 
-type Judged = Pick<HandlerFacts, 'failing' | 'dueSince' | 'heldSince'>;
+type Judged = Pick<HandlerFacts, 'failing' | 'recent' | 'dueSince' | 'heldSince'>;
 type HandlerRow = Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number };
 
 const statements = (db: Db) => ({
@@ -22,6 +24,8 @@ const statements = (db: Db) => ({
   }>(`select count(distinct lane) as lanes, min(failed_at) as since
     from (select lane, failed_at from tasks where handler = ? and state = 0 and failed_at is not null
       order by failed_at limit ${FAILING})`),
+  recent: db.sql<HandlerFacts['recent']>(`select count(*) as ended, coalesce(sum(state = 3), 0) as dead
+    from tasks where event > ? - ${RECENT.events} and handler = ? and ended_at > ?`),
   due: db.value<number | null>(`select min(due_at) from (
     select * from (select due_at from lanes where handler = @id and suspect = 0 and due_at is not null order by due_at limit 1)
     union all select * from (select due_at from lanes where handler = @id and suspect = 1 and due_at is not null order by due_at limit 1))`),
@@ -56,7 +60,8 @@ export function createFacts(db: Db, clock: Clock): () => Promise<Facts> {
     const times = [due, since, sql.receipt.get(row.position) ?? null].filter((time) => time !== null && time <= at);
     const dueSince = times.length > 0 ? Math.min(...times.map(Number)) : null;
     const failing = since === null ? null : { lanes, since };
-    return { ...row, paused: row.paused === 1, failing, dueSince, heldSince: sql.held.get(row.id) ?? null };
+    const recent = sql.recent.get(row.position, row.id, at - RECENT.ms) ?? { ended: 0, dead: 0 };
+    return { ...row, paused: row.paused === 1, failing, recent, dueSince, heldSince: sql.held.get(row.id) ?? null };
   }
 
   return () =>
