@@ -30,7 +30,7 @@ export const events = define({
 
 export const tasks = define({
   name: 'tasks',
-  about: 'tasks of handlers, newest events first',
+  about: 'tasks of handlers: waiting ones oldest first, others newest first',
   args: z.object({
     handler: text,
     state: stateArg.optional(),

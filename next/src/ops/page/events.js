@@ -14,7 +14,7 @@ const task = ({ handler, key, state, error, failures, waitsFor, attempts, endedA
 function Event({ name }) {
   const { result, error } = useApi('explain', { event: name });
   if (!result) return table({ error });
-  const { type, key, ...event } = result.event;
+  const { type, key, outcomes: _, ...event } = result.event;
   return html`
     <h1>${type} ${key}</h1>
     ${facts(event)}
@@ -37,7 +37,7 @@ function List({ args }) {
     setHidden(Object.fromEntries(unseen));
     location.hash = to('events', seen);
   }
-  const columns = ['receivedAt', 'type', 'key', 'session', 'origin', 'deliveries'];
+  const columns = ['receivedAt', 'type', 'key', 'session', 'origin', 'outcomes'];
   const before = answer.result?.[LIMIT - 1]?.seq;
   return html`
     <h1>Events</h1>

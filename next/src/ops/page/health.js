@@ -20,7 +20,7 @@ function chart(title, lines, points) {
   return html`<figure>
     <figcaption><b>${title}</b> ${words.map((text, n) => html`<span class=${`line-${n}`}>${text}</span>`)}</figcaption>
     <svg ...${BOX} aria-label=${`${title} of 24 hours. ${words.join('. ')}`}>${fields.map(line)}</svg>
-    <small>24 hours ago <span>now</span></small>
+    <small>24 hours, until now</small>
   </figure>`;
 }
 
@@ -29,8 +29,8 @@ export function Health({ status }) {
   const { events, duplicates, quarantined, watermark, newestCursor, gaps } = status;
   const numbers = { ...tasks, notYetTakenUp: behind, events, duplicates, quarantined };
   const alarm = ({ name, about, level, text, since, remedy }) =>
-    html`<p key=${name + about} class=${`alarm ${level}`}>
-      <span>${text === headline.text ? name : text} ${about && shown(about, 'handler')} since ${shown(since)}</span>
+    html`<p key=${name + about} class=${level}>
+      ${text === headline.text ? name : text} ${about && shown(about, 'handler')} since ${shown(since)}
       ${remedy && button(remedy.operation, remedy.args)}
     </p>`;
   const bytes = ({ id }) => button('quarantine', { id }, 'bytes');

@@ -50,7 +50,7 @@ export function useApi(name, args = {}, isLive = true) {
       if (isOver) return;
       setAnswer((old) => ({ ...old, ...news }));
       // A search through a large store must not keep the kit busy.
-      if (isLive) setTimeout(look, Math.max(EVERY_MS, 10 * (Date.now() - began)));
+      if (isLive) setTimeout(() => void look(), Math.max(EVERY_MS, 10 * (Date.now() - began)));
     }
     void look();
     return () => void (isOver = true);
@@ -69,6 +69,7 @@ const FIELDS = {
   session: (session) => html`<a href=${to('events', { session })}>${session}</a>`,
   handler: (handler) => html`<a href=${to('handlers', { handler })}>${handler}</a>`,
   state: (state) => html`<span class=${`state ${state}`}>${state}</span>`,
+  outcomes: (all) => Object.entries(all).map(([handler, state]) => html`<div>${handler} ${FIELDS.state(state)}</div>`),
   error: (error) => html`<pre>${error}</pre>`,
   body: (body) => html`<pre>${JSON.stringify(JSON.parse(body, exact), null, 2)}</pre>`,
 };
@@ -106,16 +107,13 @@ export function table({ result: rows, error }, { columns, actions, empty = 'Noth
   const names = [...(columns ?? filled), ...(actions ? [''] : [])];
   const head = (name) => html`<th scope="col">${worded(name)}</th>`;
   const cell = (name, one) => html`<td data-name=${worded(name)}>${name ? shown(one[name], name) : actions(one)}</td>`;
-  const row = (one, n) =>
-    html`<tr key=${[one.key ?? one.name ?? one.id ?? n, one.handler].join()}>
-      ${names.map((name) => cell(name, one))}
-    </tr>`;
+  const row = (one, n) => {
+    const key = [one.key ?? one.name ?? one.id ?? n, one.handler].join();
+    return h('tr', { key }, ...names.map((name) => cell(name, one)));
+  };
   return html`${failure}
     <table>
-      <tr>
-        ${names.map(head)}
-      </tr>
-      ${rows.map(row)}
+      ${h('tr', {}, ...names.map(head))} ${rows.map(row)}
     </table>`;
 }
 
