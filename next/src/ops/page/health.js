@@ -20,7 +20,6 @@ function chart(title, lines, points) {
   return html`<figure>
     <figcaption><b>${title}</b> ${words.map((text, n) => html`<span class=${`line-${n}`}>${text}</span>`)}</figcaption>
     <svg ...${BOX} aria-label=${`${title} of 24 hours. ${words.join('. ')}`}>${fields.map(line)}</svg>
-    <small>24 hours, until now</small>
   </figure>`;
 }
 

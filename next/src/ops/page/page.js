@@ -28,6 +28,7 @@ function Frame({ views: list }) {
     onOpen(setAsked);
     window.addEventListener('hashchange', () => {
       setPlace(placeOf(location));
+      setAsked(null);
       document.querySelector('main').focus();
     });
   }, []);
@@ -36,7 +37,7 @@ function Frame({ views: list }) {
   const link = (one) => html`<a href=${`#${one}`} aria-current=${one === current ? 'page' : null}>${one}</a>`;
   return html`
     <nav>${Object.keys(list).map(link)}</nav>
-    ${error && html`<p class="critical" role="alert">${error}. What you see is from ${shown(at)}</p>`}
+    ${error && html`<p class="critical"><b role="alert">${error}.</b> ${at && 'What you see is from '}${shown(at)}</p>`}
     <main tabindex="-1" class=${error ? 'old' : ''}>
       ${status && html`<${list[current]} args=${args} status=${status} />`}
     </main>

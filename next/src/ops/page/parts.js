@@ -107,10 +107,8 @@ export function table({ result: rows, error }, { columns, actions, empty = 'Noth
   const names = [...(columns ?? filled), ...(actions ? [''] : [])];
   const head = (name) => html`<th scope="col">${worded(name)}</th>`;
   const cell = (name, one) => html`<td data-name=${worded(name)}>${name ? shown(one[name], name) : actions(one)}</td>`;
-  const row = (one, n) => {
-    const key = [one.key ?? one.name ?? one.id ?? n, one.handler].join();
-    return h('tr', { key }, ...names.map((name) => cell(name, one)));
-  };
+  const row = (one, n) =>
+    h('tr', { key: `${one.key ?? one.name ?? one.id ?? n} ${one.handler}` }, ...names.map((name) => cell(name, one)));
   return html`${failure}
     <table>
       ${h('tr', {}, ...names.map(head))} ${rows.map(row)}
