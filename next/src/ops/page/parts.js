@@ -151,7 +151,8 @@ export function Dialog({ name, args, onClose }) {
   return html`<dialog ref=${box} onClose=${onClose} aria-label=${name}>
     <form onSubmit=${run}>
       <p><b>${name}</b>: ${about}</p>
-      ${facts(args)} ${known.filter((one) => !Object.hasOwn(args, one.name)).map((one) => field(one))}
+      ${Object.entries(args).map(([arg, value]) => html`<pre>${worded(arg)}: ${String(value)}</pre>`)}
+      ${known.filter((one) => !Object.hasOwn(args, one.name)).map((one) => field(one))}
       <p>
         <button disabled=${isBusy}>${name}</button>
         <button type="button" onClick=${() => box.current.close()}>close</button>
