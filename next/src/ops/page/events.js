@@ -13,7 +13,7 @@ const task = ({ handler, key, state, error, failures, waitsFor, attempts, endedA
 
 function Event({ name }) {
   const { result, error } = useApi('explain', { event: name });
-  if (!result) return table({ error });
+  if (!result) return [html`<h1>${name}</h1>`, table({ error })];
   const { type, key, outcomes: _, ...event } = result.event;
   return html`
     <h1>${type} ${key}</h1>

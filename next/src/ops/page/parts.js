@@ -104,9 +104,10 @@ export function table({ result: rows, error }, { columns, actions, empty = 'Noth
   const failure = error && html`<p class="critical">${error}</p>`;
   if (!rows?.length) return failure || html`<p class="empty">${rows ? empty : 'Reading …'}</p>`;
   const filled = Object.keys(rows[0]).filter((name) => rows.some((row) => row[name] !== null));
-  const names = [...(columns ?? filled), ...(actions ? [''] : [])];
+  const names = [...(columns ?? filled), ...(actions ? ['actions'] : [])];
   const head = (name) => html`<th scope="col">${worded(name)}</th>`;
-  const cell = (name, one) => html`<td data-name=${worded(name)}>${name ? shown(one[name], name) : actions(one)}</td>`;
+  const cell = (name, one) =>
+    html`<td data-name=${worded(name)}>${name === 'actions' ? actions(one) : shown(one[name], name)}</td>`;
   const row = (one, n) =>
     h('tr', { key: `${one.key ?? one.name ?? one.id ?? n} ${one.handler}` }, ...names.map((name) => cell(name, one)));
   return html`${failure}
@@ -136,8 +137,8 @@ export function field({ name, kind, choices, required, about }, value) {
 
 /** What an operation does and with what, what else it needs, and what came of it. What only reads begins at once. */
 export function Dialog({ name, args, onClose }) {
-  const { about, reads, args: known } = operations.find((one) => one.name === name);
-  const box = useRef();
+  const { about, access, args: known } = operations.find((one) => one.name === name);
+  const form = useRef();
   const [{ result, error, isBusy }, setAnswer] = useState({});
   async function run(event) {
     event.preventDefault();
@@ -145,17 +146,17 @@ export function Dialog({ name, args, onClose }) {
     setAnswer(await call(name, { ...Object.fromEntries(new FormData(event.target)), ...args }));
   }
   useEffect(() => {
-    box.current.showModal();
-    if (reads && Object.keys(args).length > 0) box.current.querySelector('form').requestSubmit();
+    form.current.parentNode.showModal();
+    if (access !== 'change' && form.current.checkValidity()) form.current.requestSubmit();
   }, []);
-  return html`<dialog ref=${box} onClose=${onClose} aria-label=${name}>
-    <form onSubmit=${run}>
+  return html`<dialog onClose=${onClose} aria-label=${name}>
+    <form ref=${form} onSubmit=${run}>
       <p><b>${name}</b>: ${about}</p>
       ${Object.entries(args).map(([arg, value]) => html`<pre>${worded(arg)}: ${String(value)}</pre>`)}
       ${known.filter((one) => !Object.hasOwn(args, one.name)).map((one) => field(one))}
       <p>
         <button disabled=${isBusy}>${name}</button>
-        <button type="button" onClick=${() => box.current.close()}>close</button>
+        <button type="button" onClick=${() => form.current.parentNode.close()}>close</button>
       </p>
       <div role="status">${error ? html`<p class="critical">${error}</p>` : shown(result)}</div>
     </form>
