@@ -19,7 +19,7 @@ import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
 import { restore } from './restore.ts';
-import { shown, table } from './table.ts';
+import { shown, textOf } from './table.ts';
 
 /** A command waits this long for the store's lock. */
 const BUSY_MS = 5_000;
@@ -97,7 +97,7 @@ async function run(operation: Operation, given: string[]): Promise<number> {
   const context = createContext();
   const result = await operation.run(context, checked(operation, args));
   context.close();
-  const text = operation.show ? operation.show(result) : table(result);
+  const text = textOf(operation.show ? operation.show(result) : result);
   const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
   return say(shown(json ? JSON.stringify(result, null, 2) : text), code);
 }

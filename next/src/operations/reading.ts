@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { iso } from '../base/clock.ts';
 import { count } from './judge.ts';
 import { define, flag, limit, Refused, stateArg, timeArg, withTimes } from './define.ts';
-import type { EventLine, Facts, TaskLine } from './store/shapes.ts';
+import type { Facts, TaskLine } from './store/shapes.ts';
 
 const text = z.string().min(1).optional();
 
@@ -75,26 +75,16 @@ export const explain = define({
     const pending = facts.handlers.filter(({ position }) => position < event.seq).map(({ name: handler }) => handler);
     return { event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending, ...(data && { body }) };
   },
-  show: ({ event, tasks: list, notYetTakenUpBy, ...rest }) => {
-    const line = event as unknown as Omit<EventLine, 'receivedAt'> & { receivedAt: string };
-    return [
-      `${line.key}  ${line.type}  received ${line.receivedAt}, first by ${line.origin}, delivered ${count(line.deliveries, 'time')}`,
-      ...list.flatMap((task) => {
-        const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
-        const tries = failures.map(({ n, at, error: why }) => `    attempt ${n} failed at ${at}: ${oneLine(why)}`);
-        return [
-          `  ${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${oneLine(error)}` : ''}`,
-          ...tries,
-        ];
-      }),
-      ...notYetTakenUpBy.map((handler) => `  ${handler}: has not taken it up yet`),
-      ...('body' in rest ? [rest.body ?? 'erased'] : []),
-    ].join('\n');
-  },
+  show: ({ event, tasks: list, ...rest }) => ({
+    ...event,
+    ...rest,
+    tasks: list.flatMap((task) => {
+      const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
+      const tries = failures.map(({ n, at, error: why }) => `  attempt ${n} failed at ${at}: ${why}`);
+      return [`${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${error}` : ''}`, ...tries];
+    }),
+  }),
 });
-
-/** What strangers wrote makes no line of its own. */
-const oneLine = (words: string | null): string => (words ?? '').replaceAll(/\s+/g, ' ');
 
 interface Told {
   waitsFor: string | null;
