@@ -21,8 +21,6 @@ export class ConfigError extends Error {
   }
 }
 
-const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
-
 const whole = (least: number, most: number, otherwise: number) =>
   z
     .string()
@@ -108,7 +106,7 @@ function faultsBetween(env: Env): string[] {
   if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
-  if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN'])
+  if (!['127.0.0.1', '::1', 'localhost'].includes(opsHost) && !env['OPS_TOKEN'])
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);
   if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim())
     faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: otherwise readers could change everything');
