@@ -151,17 +151,14 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
   faults.push(...faultsBetween(without.includes('OPS_TOKEN') ? { ...values, OPS_HOST: undefined } : values));
   const own = faults.filter((fault) => !without.some((name) => fault.startsWith(name)));
   if (!parsed.data || own.length > 0) throw new ConfigError(own);
+  const path = resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length));
   return {
     ...parsed.data,
-    storePath: realOf(resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length))),
+    // SQLite's other files are beside the real file.
+    storePath: orUndefined(() => realpathSync(path)) ?? path,
     handlersDir: resolve(parsed.data.HANDLERS_DIR),
   };
 }
 
 /** The configuration of `run` and of commands, which get no secret that they have no use for. */
 export const loadConfigOfRun = (env: Env): Config => loadConfig(env, KEPT_FROM_RUN);
-
-/** Resolves a symbolic link to the store, because SQLite's other files are beside the real file. */
-function realOf(path: string): string {
-  return orUndefined(() => realpathSync(path)) ?? path;
-}

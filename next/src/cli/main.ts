@@ -3,55 +3,61 @@ import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
-import { ConfigError, loadConfigOfRun, readEnv } from '../config.ts';
+import { ConfigError, loadConfig, loadConfigOfRun, readEnv } from '../config.ts';
 import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
-import { checked, nearest, Refused, type Operation } from '../operations/define.ts';
-import { openForPeople } from '../operations/store/open.ts';
+import {
+  argumentsOf,
+  checked,
+  optionOf,
+  Refused,
+  type Operation,
+  type OperationContext,
+} from '../operations/define.ts';
+import { openForPeople, type PeopleStore } from '../operations/store/open.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
-import { shown, table } from './table.ts';
+import { restore } from './restore.ts';
+import { shown, textOf } from './table.ts';
 
 /** A command waits this long for the store's lock. */
 const BUSY_MS = 5_000;
-
-const isFlag = (schema: { safeParse(value: unknown): { data?: unknown } }): boolean =>
-  schema.safeParse(true).data === true;
-const optionOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+/** What needs no running kit, or must not have one, is no operation of the API. */
+const COMMANDS: Operation[] = [...OPERATIONS, restore];
 
 function help(): string {
-  const width = Math.max(...OPERATIONS.map(({ name }) => name.length));
-  const lines = OPERATIONS.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`);
+  const width = Math.max(...COMMANDS.map(({ name }) => name.length));
+  const lines = COMMANDS.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`);
   return ['npx kit <command> [options] [--json]', '', ...lines, '', 'npx kit <command> --help shows its options.'].join(
     '\n',
   );
 }
 
-function helpOf({ name, about, args, first }: Operation): string {
-  const options = Object.entries(args.shape).map(([key, schema]) => {
-    const { description = '' } = schema as { description?: string };
-    const shape = key === first ? `[${key}]` : `--${optionOf(key)}${isFlag(schema as never) ? '' : ' …'}`;
-    return `  ${shape.padEnd(18)} ${description}`.trimEnd();
+function helpOf(operation: Operation): string {
+  const options = argumentsOf(operation).map(({ name, kind, choices, about }) => {
+    const value = kind === 'flag' ? '' : ` ${choices.join('|') || '…'}`;
+    const shape = name === operation.first ? `[${name}]` : `${optionOf(name)}${value}`;
+    return `  ${shape.padEnd(18)} ${about}`.trimEnd();
   });
-  return [`npx kit ${name}: ${about}`, ...options, '  --json'].join('\n');
+  return [`npx kit ${operation.name}: ${operation.about}`, ...options, '  --json'].join('\n');
 }
 
 function read(operation: Operation, given: string[]): { args: Record<string, unknown>; json: boolean } {
-  const names = Object.entries(operation.args.shape);
+  const known = argumentsOf(operation).map(({ name, kind }) => ({ name, kind, option: optionOf(name).slice(2) }));
   const options = Object.fromEntries(
-    names.map(([name, schema]) => [optionOf(name), { type: isFlag(schema as never) ? 'boolean' : 'string' } as const]),
+    known.map(({ option, kind }) => [option, { type: kind === 'flag' ? 'boolean' : 'string' } as const]),
   );
   const all = { ...options, json: { type: 'boolean' } as const };
   const unknown = parseArgs({ args: given, options: all, strict: false, tokens: true }).tokens.find(
     (token) => token.kind === 'option' && !Object.hasOwn(all, token.name),
   );
   if (unknown?.kind === 'option')
-    throw new Refused(`${operation.name} has no ${unknown.rawName}: ${nearest(unknown.name, Object.keys(all))}`);
+    throw new Refused(`${operation.name} has no ${unknown.rawName}: it takes --${Object.keys(all).join(', --')}`);
   const parsed = parseArgs({ args: given, options: all, allowPositionals: true });
   const { json = false, ...values } = parsed.values as Record<string, unknown>;
   const args: Record<string, unknown> = Object.fromEntries(
-    names.flatMap(([name]) => (values[optionOf(name)] === undefined ? [] : [[name, values[optionOf(name)]]])),
+    known.flatMap(({ name, option }) => (values[option] === undefined ? [] : [[name, values[option]]])),
   );
   const [first, ...more] = parsed.positionals;
   if (more.length > 0 || (first !== undefined && operation.first === undefined))
@@ -60,28 +66,51 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
   return { args, json: json === true };
 }
 
-async function run(operation: Operation, given: string[]): Promise<string> {
+/** Opens the store when it is asked for the first time, because some commands need none. */
+function createContext(): OperationContext & { close: () => void } {
+  let opened: { people: PeopleStore; close: () => void } | undefined;
+  const path = (): string => loadConfigOfRun(readEnv()).storePath;
+  function people(): PeopleStore {
+    if (opened) return opened.people;
+    if (!existsSync(path())) throw new Refused(`there is no store at ${path()}: see DATABASE_URL, or npm start`);
+    const store = openSqlite(path(), { busyMs: BUSY_MS });
+    opened = { people: openForPeople(store.db), close: () => store.close() };
+    return opened.people;
+  }
+  return {
+    get read() {
+      return people().read;
+    },
+    get admin() {
+      return people().admin;
+    },
+    clock,
+    disk: () => diskOf(path()),
+    version: VERSION,
+    config: () => loadConfig(readEnv()),
+    close: () => opened?.close(),
+  };
+}
+
+async function run(operation: Operation, given: string[]): Promise<number> {
   const { args, json } = read(operation, given);
-  const asked = checked(operation, args);
-  const { storePath } = loadConfigOfRun(readEnv());
-  if (!existsSync(storePath)) throw new Refused(`there is no store at ${storePath}: see DATABASE_URL, or npm start`);
-  const store = openSqlite(storePath, { busyMs: BUSY_MS });
-  const context = { ...openForPeople(store.db), clock, disk: () => diskOf(storePath), version: VERSION };
-  const result = await operation.run(context, asked);
-  store.close();
-  if (json) return shown(JSON.stringify(result, null, 2));
-  return shown(operation.show ? operation.show(result as never) : table(result));
+  const context = createContext();
+  const result = await operation.run(context, checked(operation, args));
+  context.close();
+  const text = textOf(operation.show ? operation.show(result) : result);
+  const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
+  return say(shown(json ? JSON.stringify(result, null, 2) : text), code);
 }
 
 async function main([name, ...rest]: string[]): Promise<number> {
   if (name === undefined || name === '--help' || name === 'help') return say(help(), EXIT.done);
   if (name === '--version') return say(`webhook-receiver-kit ${VERSION}, Node ${process.version}`, EXIT.done);
-  const operation = OPERATIONS.find((one) => one.name === name);
-  const known = OPERATIONS.map((one) => one.name);
-  if (!operation) return complain(`there is no command ${name}: ${nearest(name, known)}`, EXIT.usage, help());
+  const operation = COMMANDS.find((one) => one.name === name);
+  const known = COMMANDS.map((one) => one.name);
+  if (!operation) return complain(`there is no command ${name}: there are ${known.join(', ')}`, EXIT.usage);
   if (rest.includes('--help')) return say(helpOf(operation), EXIT.done);
   try {
-    return say(await run(operation, rest), EXIT.done);
+    return await run(operation, rest);
   } catch (error) {
     const { message } = describe(error);
     if (error instanceof ConfigError) return complain(message, EXIT.configuration);

@@ -2,7 +2,7 @@
 // often, because the log's own syncs wait behind what the disk still has to write.
 import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
-import type { AdminStore } from '../operations/store/admin.ts';
+import type { AdminStore } from '../operations/store/open.ts';
 
 /** Bytes. With a log above `restart` writers wait for a moment, so that it begins anew; a file above `cut` is cut off. */
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };

@@ -14,6 +14,7 @@ import { StoreError } from '../store/store.ts';
 import { Db } from '../store/sqlite/database.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { createAlarms } from './alarms.ts';
+import { createBackups } from './backups.ts';
 import { createBallast, makeRoom } from './ballast.ts';
 import { createCheckpoints } from './checkpoint.ts';
 import { createPruning } from './prune.ts';
@@ -46,6 +47,7 @@ const loops = [
   createSamples(parts),
   createAlarms(parts),
   createBallast(path),
+  createBackups(parts),
 ].map((step) => startLoop(step, recover));
 const reconciler = config.API_KEY
   ? (await import('../reconcile/reconciler.ts')).startReconciler({ store, config, clock, log })

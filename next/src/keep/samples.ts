@@ -8,10 +8,10 @@ const MINUTE_MS = 60_000;
 export function createSamples({ read, admin, clock }: PeopleStore & { clock: Clock }): () => Promise<number> {
   return async () => {
     const facts = await read.facts();
-    const { events = 0, duplicates = 0 } = facts.counters;
+    const { duplicates = 0, pruned_done: pruned = 0 } = facts.counters;
     const of = (name: 'done' | 'failed' | 'waiting' | 'dead'): number => totalOf(facts, name);
-    const tasks = { done: of('done'), failed: of('failed'), waiting: of('waiting'), dead: of('dead') };
-    await admin.sample({ events, duplicates, refused: refusedIn(facts), ...tasks });
+    const tasks = { done: of('done') + pruned, failed: of('failed'), waiting: of('waiting'), dead: of('dead') };
+    await admin.sample({ events: facts.newest, duplicates, refused: refusedIn(facts), ...tasks });
     return MINUTE_MS - (clock.now() % MINUTE_MS);
   };
 }

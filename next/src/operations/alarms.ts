@@ -1,7 +1,10 @@
 // The rules of the alarms: what stands now, each with its remedy. Pure. One fault raises one alarm.
+import { commandOf, type Remedy } from './define.ts';
 import {
+  backupOf,
   causeOf,
   count,
+  DAY_MS,
   duration,
   failureOf,
   failuresOf,
@@ -14,7 +17,7 @@ import {
   RUN_DOWN,
   SECOND_MS,
 } from './judge.ts';
-import type { Alarm, Facts, HandlerFacts } from './store/read.ts';
+import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
 
 /** The service switches the webhook off at 15 (contract 3.2). */
 const FAILURES = { warning: 3, critical: 10, off: 15 };
@@ -29,52 +32,37 @@ export interface Disk {
   freeBytes: number;
 }
 
-export function alarmsOf(facts: Facts, disk: Disk | null): Alarm[] {
-  const alarms = [
+/** An alarm with the operation that helps. Null: none does. */
+export type Told = Alarm & { remedy: Remedy | null };
+
+export function alarmsOf(facts: Facts, disk: Disk | null): Told[] {
+  const refused = ofDeliveries(facts);
+  return [
     ...ofProcesses(facts),
-    ...ofDeliveries(facts),
+    ...refused,
     ...ofHistory(facts),
     ...facts.handlers.flatMap((handler) => ofHandler(handler, facts)),
+    ...ofStore(facts, disk, refused.length > 0 && causeOf(facts) === 'store'),
   ];
-  const isRefusedByStore = causeOf(facts) === 'store' && alarms.some(({ name }) => name === 'deliveries_refused');
-  if (facts.conflictAt !== null && facts.at - facts.conflictAt < 24 * HOUR_MS)
-    alarms.push(
-      alarm(
-        'conflict',
-        'critical',
-        'Events contradict stored ones, for example after the service was restored: npx kit quarantine',
-      ),
-    );
-  if (disk && disk.logBytes > LOG)
-    alarms.push(
-      alarm(
-        'log_large',
-        'warning',
-        `The store's log has ${Math.round(disk.logBytes / 2 ** 20)} MiB: another program reads the store for long. End it`,
-      ),
-    );
-  if (disk && disk.freeBytes < DISK && !isRefusedByStore)
-    alarms.push(
-      alarm(
-        'disk_full',
-        'critical',
-        `The disk has ${Math.round(disk.freeBytes / 2 ** 20)} MiB left. Make room, or lower RETENTION_DAYS`,
-      ),
-    );
-  return alarms;
 }
 
-const alarm = (name: string, level: Alarm['level'], text: string, about = ''): Alarm => ({ name, about, level, text });
+/** The text ends with the remedy as a command. */
+function alarm(name: string, level: Alarm['level'], text: string, remedy: Remedy | null = null, about = ''): Told {
+  return { name, about, level, text: remedy ? `${text}: ${commandOf(remedy)}` : text, remedy };
+}
+
+const does = (operation: string, args: Remedy['args'] = {}): Remedy => ({ operation, args });
+const mib = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
 /** Work that is due waits because its process is down. */
-function ofProcesses(facts: Facts): Alarm[] {
+function ofProcesses(facts: Facts): Told[] {
   const { processes } = kitOf(facts);
   const waits = facts.handlers.some(({ dueSince }) => dueSince !== null && facts.at - dueSince > LATE_MS.process);
   if (processes.run === 'up' || !waits) return [];
   return [alarm('process_down', 'critical', processes.receive === 'up' ? RUN_DOWN : NOT_RUNNING)];
 }
 
-function ofDeliveries(facts: Facts): Alarm[] {
+function ofDeliveries(facts: Facts): Told[] {
   const failures = failuresOf(facts);
   if (failures < FAILURES.warning) return [];
   const off =
@@ -83,51 +71,34 @@ function ofDeliveries(facts: Facts): Alarm[] {
   return [alarm('deliveries_refused', level, `${refusedWords(facts)}${off}`)];
 }
 
-function ofHistory(facts: Facts): Alarm[] {
+function ofHistory(facts: Facts): Told[] {
   const { state, reason, lastAt } = reconcileOf(facts);
-  const found: Alarm[] = [];
-  if (state === 'stopped')
-    found.push(
-      alarm(
-        'replay_stopped',
-        'critical',
-        `History is not read: ${reason ?? 'the service refuses it'}. Then npx kit reconcile`,
-      ),
-    );
-  else if (state === 'backing-off' && facts.at - (lastAt ?? 0) > LATE_MS.strict)
-    found.push(
-      alarm(
-        'replay_behind',
-        'warning',
-        `History was ${lastAt === null ? 'never read' : `last read ${duration(facts.at - lastAt)} ago`}: ${reason ?? 'the service fails'}. It is tried again`,
-      ),
-    );
-  else found.push(...ofHeld(facts));
-  if (facts.gaps > 0)
-    found.push(
-      alarm(
-        'gap',
-        'critical',
-        `${count(facts.gaps, 'stretch', 'stretches')} of history cannot be fetched any more: npx kit reconcile`,
-      ),
-    );
-  if (isSilent(facts))
-    found.push(
-      alarm(
-        'webhook_silent',
-        'critical',
-        'Events come by replay and none by webhook: the webhook is off or unreachable. See it at the service',
-      ),
-    );
+  const found: Told[] = [];
+  if (state === 'stopped') {
+    const words = `History is not read: ${reason ?? 'the service refuses it'}. Then`;
+    found.push(alarm('replay_stopped', 'critical', words, does('reconcile')));
+  } else if (state === 'backing-off' && facts.at - (lastAt ?? 0) > LATE_MS.strict) {
+    const when = lastAt === null ? 'never read' : `last read ${duration(facts.at - lastAt)} ago`;
+    const words = `History was ${when}: ${reason ?? 'the service fails'}. It is tried again`;
+    found.push(alarm('replay_behind', 'warning', words));
+  } else found.push(...ofHeld(facts));
+  if (facts.gaps > 0) {
+    const words = `${count(facts.gaps, 'stretch', 'stretches')} of history cannot be fetched any more`;
+    found.push(alarm('gap', 'critical', words, does('reconcile')));
+  }
+  if (isSilent(facts)) {
+    const words = 'Events come by replay and none by webhook: the webhook is off or unreachable. See it at the service';
+    found.push(alarm('webhook_silent', 'critical', words));
+  }
   return found;
 }
 
 /** Strict tasks wait for what replay does not show. */
-function ofHeld({ handlers, at }: Facts): Alarm[] {
+function ofHeld({ handlers, at }: Facts): Told[] {
   const { name, heldSince = null } = handlers.toSorted((a, b) => (a.heldSince ?? at) - (b.heldSince ?? at))[0] ?? {};
-  if (heldSince === null || at - heldSince <= LATE_MS.strict) return [];
+  if (name === undefined || heldSince === null || at - heldSince <= LATE_MS.strict) return [];
   const words = `${name} has waited ${duration(at - heldSince)} for replay to show an event that a webhook brought`;
-  return [alarm('replay_behind', 'warning', `${words}: npx kit tasks --handler ${name} --state waiting`)];
+  return [alarm('replay_behind', 'warning', words, does('tasks', { handler: name, state: 'waiting' }))];
 }
 
 /** Replay brings events that webhooks should have brought. */
@@ -137,39 +108,47 @@ function isSilent({ state, at }: Facts): boolean {
   return recovered - accepted > 2 * MINUTE_MS && at - recovered < HOUR_MS;
 }
 
-function ofHandler(handler: HandlerFacts, facts: Facts): Alarm[] {
+function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   const { at } = facts;
   const { name, state, fault, failing, dueSince, paused } = handler;
-  if (state === 'broken')
-    return [
-      alarm('handler_broken', 'critical', `${name} cannot work: ${fault}. Correct the file, then send SIGHUP`, name),
-    ];
-  if (state === 'missing')
-    return [
-      alarm(
-        'handler_missing',
-        'warning',
-        `${name} has no file any more, and holds pruning back. Put it back, or npx kit handlers --forget ${name}`,
-        name,
-      ),
-    ];
-  if (failing && at - failing.since > LATE_MS.waiting)
-    return [
-      alarm(
-        'handler_failing',
-        'warning',
-        `${failureOf(name, failing, at)}: npx kit tasks --handler ${name} --state waiting`,
-        name,
-      ),
-    ];
-  if (!paused && kitOf(facts).processes.run === 'up' && dueSince !== null && at - dueSince > LATE_MS.waiting)
-    return [
-      alarm(
-        'handler_stuck',
-        'warning',
-        `${name} has had work due for ${duration(at - dueSince)}. It may hang, or be too slow: npx kit handlers`,
-        name,
-      ),
-    ];
+  const waiting = does('tasks', { handler: name, state: 'waiting' });
+  if (state === 'broken') {
+    const words = `${name} cannot work: ${fault}. Correct the file, then send SIGHUP`;
+    return [alarm('handler_broken', 'critical', words, null, name)];
+  }
+  if (state === 'missing') {
+    const words = `${name} has no file any more, and holds pruning back. Put it back, or`;
+    return [alarm('handler_missing', 'warning', words, does('handlers', { forget: name }), name)];
+  }
+  const failure = failureOf(handler, at);
+  if (failure !== null && !(failing && at - failing.since < LATE_MS.waiting))
+    return [alarm('handler_failing', 'warning', failure, does('tasks', { handler: name, causes: true }), name)];
+  if (!paused && kitOf(facts).processes.run === 'up' && dueSince !== null && at - dueSince > LATE_MS.waiting) {
+    const words = `${name} has had work due for ${duration(at - dueSince)}. It may hang, or be too slow`;
+    return [alarm('handler_stuck', 'warning', words, waiting, name)];
+  }
   return [];
+}
+
+function ofStore(facts: Facts, disk: Disk | null, isKnown: boolean): Told[] {
+  const found: Told[] = [];
+  const { at, conflictAt } = facts;
+  if (conflictAt !== null && at - conflictAt < DAY_MS) {
+    const words = 'Events contradict stored ones, for example because the service was restored';
+    found.push(alarm('conflict', 'critical', words, does('quarantine')));
+  }
+  const backup = backupOf(facts);
+  if (backup && at - (backup.verifiedAt ?? backup.since) > 2 * DAY_MS) {
+    const words = `The last backup is older than two days: ${backup.error ?? 'the kit was down'}`;
+    found.push(alarm('backup_failed', 'warning', words, does('backup')));
+  }
+  if (disk && disk.logBytes > LOG) {
+    const words = `The store's log has ${mib(disk.logBytes)}: another program reads the store for long. End it`;
+    found.push(alarm('log_large', 'warning', words));
+  }
+  if (disk && disk.freeBytes < DISK && !isKnown) {
+    const words = `The disk has ${mib(disk.freeBytes)} left. Make room, or lower RETENTION_DAYS`;
+    found.push(alarm('disk_full', 'critical', words));
+  }
+  return found;
 }

@@ -2,19 +2,33 @@
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, define, flag, perMinute, Refused, type OperationContext } from './define.ts';
-import type { HandlerFacts } from './store/read.ts';
+import type { HandlerFacts } from './store/shapes.ts';
 
-const some = z.string().min(1).optional();
-const handler = z.string().min(1);
+const some = (about: string) => z.string().min(1).optional().describe(about);
+const ARGS = z.object({
+  handler: z.string().min(1).describe('its name'),
+  event: some('one event: its key, id or cursor'),
+  type: some('of the event'),
+  session: some('of the event'),
+  error: some('how it begins'),
+  from: cursorArg.optional().describe('from this cursor on'),
+  to: cursorArg.optional().describe('up to this cursor'),
+  all: flag.describe('without a filter'),
+  perMinute: perMinute.optional().describe('so many tasks a minute at most'),
+});
 
 async function handlerNamed({ read }: OperationContext, name: string): Promise<HandlerFacts> {
   const { handlers } = await read.facts();
   const found = handlers.find((one) => one.name === name);
-  if (!found)
-    throw new Refused(
-      `there is no handler ${name}: the handlers are ${handlers.map((one) => one.name).join(', ') || 'none'}`,
-    );
+  const names = handlers.map((one) => one.name).join(', ');
+  if (!found) throw new Refused(`there is no handler ${name}: the handlers are ${names || 'none'}`);
   return found;
+}
+
+/** Nothing is changed without a word about which. */
+function someOf(names: string, { all, ...filter }: Record<string, unknown>): void {
+  if (!all && Object.values(filter).every((value) => value === undefined || value === null))
+    throw new Refused(`say which: ${names}, or --all`);
 }
 
 const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? null;
@@ -27,7 +41,7 @@ async function workingHandler(context: OperationContext, name: string): Promise<
     throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: put its file right first`);
 }
 
-async function eventNamed({ read }: OperationContext, name: string): Promise<number> {
+export async function eventNamed({ read }: OperationContext, name: string): Promise<number> {
   const event = await read.event(name);
   if (!event) throw new Refused(`no event has the key, id or cursor ${name}: see npx kit events`);
   return event.seq;
@@ -36,15 +50,7 @@ async function eventNamed({ read }: OperationContext, name: string): Promise<num
 export const retry = define({
   name: 'retry',
   about: "a handler's dead letters run again: one --event, those of a filter, or --all, behind live work",
-  args: z.object({
-    handler,
-    event: some,
-    type: some,
-    session: some,
-    error: some,
-    all: flag,
-    perMinute: perMinute.optional(),
-  }),
+  args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
     await workingHandler(context, name);
@@ -54,16 +60,9 @@ export const retry = define({
         throw new Refused(`${name} has no waiting task and no dead letter of ${event}: see npx kit explain ${event}`);
       return { retried: 1 };
     }
-    if (!all && Object.values(filter).every((value) => value === undefined))
-      throw new Refused('say which: --event, --error, --type, --session, or --all');
-    const rerun = await context.admin.rerun({
-      handler: name,
-      only: 'dead',
-      filter,
-      from: null,
-      to: null,
-      perMinute: pace,
-    });
+    someOf('--event, --error, --type, --session', { ...filter, all });
+    const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
+    const rerun = await context.admin.rerun({ ...which, perMinute: pace });
     return { rerun, words: 'they run again behind live work: see npx kit status' };
   },
 });
@@ -71,20 +70,11 @@ export const retry = define({
 export const rerun = define({
   name: 'rerun',
   about: 'a handler gets stored events again, behind live work',
-  args: z.object({
-    handler,
-    from: cursorArg.optional(),
-    to: cursorArg.optional(),
-    type: some,
-    session: some,
-    all: flag,
-    perMinute: perMinute.optional(),
-  }),
+  args: ARGS.omit({ event: true, error: true }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, ...filter }) {
     await workingHandler(context, name);
-    if (!all && from === null && to === null && Object.values(filter).every((value) => value === undefined))
-      throw new Refused('say which events: --from, --to, --type, --session, or --all');
+    someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
     const number = await context.admin.rerun({ handler: name, only: 'all', filter, ...range, perMinute: pace });
     return { rerun: number, words: 'its events come again behind live work: see npx kit status' };
@@ -94,12 +84,11 @@ export const rerun = define({
 export const discard = define({
   name: 'discard',
   about: "a handler's waiting tasks end as skipped: one --event, those of a filter, or --all",
-  args: z.object({ handler, event: some, type: some, session: some, error: some, all: flag }),
+  args: ARGS.omit({ from: true, to: true, perMinute: true }),
   access: 'change',
   async run(context, { handler: name, event, all, ...filter }) {
     await handlerNamed(context, name);
-    if (!all && event === undefined && Object.values(filter).every((value) => value === undefined))
-      throw new Refused('say which: --event, --error, --type, --session, or --all');
+    someOf('--event, --error, --type, --session', { ...filter, event, all });
     const seq = event === undefined ? undefined : String(await eventNamed(context, event));
     return { discarded: await context.admin.discard({ handler: name, ...filter, event: seq }) };
   },
@@ -109,7 +98,7 @@ const pausing = (name: 'pause' | 'resume', about: string) =>
   define({
     name,
     about,
-    args: z.object({ handler }),
+    args: ARGS.pick({ handler: true }),
     first: 'handler',
     access: 'change',
     async run(context, { handler: which }) {
@@ -125,7 +114,7 @@ export const resume = pausing('resume', 'a paused handler goes on');
 export const reconcile = define({
   name: 'reconcile',
   about: 'reads the history now; --from CURSOR reads a stretch again, and closes its gap',
-  args: z.object({ from: cursorArg.optional() }),
+  args: ARGS.pick({ from: true }),
   access: 'change',
   async run({ admin, read, clock }, { from = null }) {
     const { floor, state } = await read.facts();

@@ -1,5 +1,5 @@
 // What the facts mean, and the headline. Pure, so that the page, the API, the commands and metrics agree.
-import type { Alarm, Facts, HandlerFacts } from './store/read.ts';
+import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
 
 export interface Headline {
   level: 'ok' | 'busy' | 'warning' | 'critical';
@@ -25,6 +25,7 @@ const DOWN_MS = 10_000;
 export const SECOND_MS = 1_000;
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
 const BEHIND = 1_000;
 export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process run is not up. It starts by itself; if it does not, see the log';
@@ -40,6 +41,17 @@ export function reconcileOf({ state }: Facts): Reconcile {
   return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Reconcile;
 }
 
+export interface BackupState {
+  /** When the folder was first used, and when the newest copy was verified. Null: none was. */
+  since: number;
+  verifiedAt: number | null;
+  file: string | null;
+  error: string | null;
+}
+
+/** Null: there are no backups by schedule. */
+export const backupOf = ({ state }: Facts): BackupState | null => (state['backup'] ?? null) as BackupState | null;
+
 export const failuresOf = ({ state }: Facts): number => Number(state['failures_in_a_row'] ?? 0);
 
 export const refusedIn = ({ counters }: Facts): number =>
@@ -53,21 +65,17 @@ export function behindOf({ handlers, newest }: Facts): number {
   return Math.max(0, ...handlers.flatMap(({ state, position }) => (state === 'loaded' ? newest - position : [])));
 }
 
-export function handlerState({
-  state,
-  paused,
-  failing,
-}: HandlerFacts): 'running' | 'paused' | 'failing' | 'broken' | 'missing' {
-  if (state !== 'loaded') return state;
-  if (paused) return 'paused';
-  return failing ? 'failing' : 'running';
+export function handlerState(handler: HandlerFacts): 'running' | 'paused' | 'failing' | 'broken' | 'missing' {
+  if (handler.state !== 'loaded') return handler.state;
+  if (handler.paused) return 'paused';
+  return failureOf(handler, 0) === null ? 'running' : 'failing';
 }
 
 /** Like "3 min". */
 export function duration(ms: number): string {
   if (ms < MINUTE_MS) return `${Math.max(0, Math.round(ms / SECOND_MS))} s`;
   if (ms < HOUR_MS) return `${Math.round(ms / MINUTE_MS)} min`;
-  return ms < 48 * HOUR_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / (24 * HOUR_MS))} days`;
+  return ms < 2 * DAY_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / DAY_MS)} days`;
 }
 
 export const count = (n: number, one: string, many = `${one}s`): string =>
@@ -92,8 +100,12 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-export const failureOf = (name: string, { lanes, since }: { lanes: number; since: number }, at: number): string =>
-  `${name} fails for ${count(lanes, 'conversation')} since ${duration(at - since)}`;
+/** What fails now, or has failed for good of late: a tenth of its tasks. Null: neither. */
+export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFacts, at: number): string | null {
+  if (failing) return `${name} fails for ${count(failing.lanes, 'conversation')} since ${duration(at - failing.since)}`;
+  if (dead < 3 || dead * 10 < ended) return null;
+  return `${name} gives up: ${dead} of its last ${count(ended, 'task')} became dead letters`;
+}
 
 /** The one sentence that a person reads first. It names the thing. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
@@ -105,8 +117,8 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   // At the start they come a moment later.
   if (processes.run === 'down') return { level: 'busy', text: RUN_DOWN };
   if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
-  const failing = facts.handlers.find((handler) => handler.failing);
-  if (failing?.failing) return { level: 'warning', text: failureOf(failing.name, failing.failing, facts.at) };
+  const [failing] = facts.handlers.flatMap((handler) => failureOf(handler, facts.at) ?? []);
+  if (failing !== undefined) return { level: 'warning', text: failing };
   return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
 }
 
@@ -130,5 +142,6 @@ function busyWith(facts: Facts): Headline | null {
 function wellWords(facts: Facts): string {
   const waiting = totalOf(facts, 'waiting');
   const history = reconcileOf(facts).state === 'off' ? '; history is not read: API_KEY is not set' : '';
-  return `Deliveries are taken and handled: ${count(waiting, 'task')} at work${history}`;
+  const work = waiting > 0 ? `${count(waiting, 'task')} at work` : 'nothing waits';
+  return `Deliveries are taken and handled: ${work}${history}`;
 }

@@ -1,8 +1,9 @@
 // What people look at: events, tasks, quarantine, and the whole story of one event.
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
+import { count } from './judge.ts';
 import { define, flag, limit, Refused, stateArg, timeArg, withTimes } from './define.ts';
-import type { EventLine, Facts, TaskLine } from './store/read.ts';
+import type { Facts, TaskLine } from './store/shapes.ts';
 
 const text = z.string().min(1).optional();
 
@@ -37,10 +38,19 @@ export const tasks = define({
     session: text,
     error: text.describe('how it begins'),
     event: text,
+    causes: flag.describe('groups of the same error'),
     limit,
   }),
   access: 'read',
-  run: async ({ read }, filter) => (await read.tasks(filter)).map(withTimes),
+  async run({ read, clock }, { causes, ...filter }) {
+    if (causes) return (await read.causes(filter)).map(withTimes);
+    const facts = await read.facts();
+    const list = await read.tasks(filter);
+    return list.map((task): Record<string, unknown> => {
+      const { handler, key, type, state, ...rest } = withTimes(task);
+      return { handler, key, type, state, waitsFor: waitsFor(task, facts, clock.now()), ...rest };
+    });
+  },
 });
 
 export const explain = define({
@@ -65,23 +75,16 @@ export const explain = define({
     const pending = facts.handlers.filter(({ position }) => position < event.seq).map(({ name: handler }) => handler);
     return { event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending, ...(data && { body }) };
   },
-  show: ({ event, tasks: list, notYetTakenUpBy, ...rest }) => {
-    const line = event as unknown as Omit<EventLine, 'receivedAt'> & { receivedAt: string };
-    return [
-      `${line.key}  ${line.type}  received ${line.receivedAt}, first by ${line.origin}, delivered ${line.deliveries} times`,
-      ...list.flatMap((task) => {
-        const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
-        const tries = failures.map(({ n, at, error: why }) => `    attempt ${n} failed at ${at}: ${oneLine(why)}`);
-        return [`  ${handler}: ${words ?? state}, ${attempts} attempts${error ? `, ${oneLine(error)}` : ''}`, ...tries];
-      }),
-      ...notYetTakenUpBy.map((handler) => `  ${handler}: has not taken it up yet`),
-      ...('body' in rest ? [rest.body ?? 'erased'] : []),
-    ].join('\n');
-  },
+  show: ({ event, tasks: list, ...rest }) => ({
+    ...event,
+    ...rest,
+    tasks: list.flatMap((task) => {
+      const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
+      const tries = failures.map(({ n, at, error: why }) => `  attempt ${n} failed at ${at}: ${why}`);
+      return [`${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${error}` : ''}`, ...tries];
+    }),
+  }),
 });
-
-/** What strangers wrote makes no line of its own. */
-const oneLine = (words: string | null): string => (words ?? '').replaceAll(/\s+/g, ' ');
 
 interface Told {
   waitsFor: string | null;

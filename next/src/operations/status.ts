@@ -2,9 +2,20 @@
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
 import { alarmsOf, type Disk } from './alarms.ts';
-import { define, Refused } from './define.ts';
-import { behindOf, failuresOf, handlerState, headlineOf, kitOf, reconcileOf, totalOf } from './judge.ts';
-import type { Facts } from './store/read.ts';
+import { define, flag, Refused } from './define.ts';
+import {
+  behindOf,
+  DAY_MS,
+  failuresOf,
+  handlerState,
+  headlineOf,
+  kitOf,
+  MINUTE_MS,
+  reconcileOf,
+  totalOf,
+} from './judge.ts';
+
+import type { Facts, Sample } from './store/shapes.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   const { counters, handlers, running } = facts;
@@ -47,27 +58,33 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   };
 }
 
+const GROWING = ['events', 'duplicates', 'refused', 'done', 'failed'] as const;
+const QUARTER_MS = 15 * MINUTE_MS;
+
+/** What came in each quarter of an hour, and what stood at its end. Samples hold sums since the store began. */
+export function chartsOf(samples: (Sample & { at: number })[]) {
+  const ends = samples.filter(({ at }, n) => n === 0 || n === samples.length - 1 || at % QUARTER_MS === 0);
+  return ends.slice(1).map(({ at, waiting, dead, ...sums }, n) => {
+    const grown = GROWING.map((name) => [name, Math.max(0, sums[name] - (ends[n]?.[name] ?? 0))] as const);
+    return { at: iso(at), ...(Object.fromEntries(grown) as Record<(typeof GROWING)[number], number>), waiting, dead };
+  });
+}
+
 export const status = define({
   name: 'status',
   about: 'whether all is well, what waits, and what stands in the way',
-  args: z.object({}),
+  args: z.object({ charts: flag.describe('the last 24 hours, in quarters') }),
   access: 'read',
-  run: async ({ read, disk, version }) => statusOf(await read.facts(), disk(), version),
-  show: ({ headline, alarms, handlers, tasks, reconcile, ...rest }) =>
-    [
-      headline.text,
-      '',
-      ...alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
-      `events ${rest.events}, duplicates ${rest.duplicates}, quarantined ${rest.quarantined}, not yet taken up ${rest.behind}`,
-      `tasks: ${Object.entries(tasks)
-        .map(([name, n]) => `${n} ${name}`)
-        .join(', ')}`,
-      `history: ${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, recovered ${reconcile.recovered}, watermark ${rest.watermark ?? 'none'}, gaps ${rest.gaps}`,
-      `failures in a row: ${rest.failuresInARow} of 15`,
-      ...handlers.map(
-        ({ name, state, waiting, dead }) => `handler ${name}: ${state}, ${waiting} waiting, ${dead} dead`,
-      ),
-    ].join('\n'),
+  async run({ read, disk, version, clock }, { charts }) {
+    const state = statusOf(await read.facts(), disk(), version);
+    return charts ? { ...state, charts: chartsOf(await read.samples(clock.now() - DAY_MS)) } : state;
+  },
+  show: ({ headline, alarms, failuresInARow, ...rest }) => ({
+    words: headline.text,
+    alarms: alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
+    ...rest,
+    failuresInARow: `${failuresInARow} of 15`,
+  }),
 });
 
 export const handlers = define({

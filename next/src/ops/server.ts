@@ -8,7 +8,7 @@ import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
-import { checked, Refused, type Operation, type OperationContext } from '../operations/define.ts';
+import { argumentsOf, checked, Refused, type Operation, type OperationContext } from '../operations/define.ts';
 import { kitOf } from '../operations/judge.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 import { listen } from '../receive/server.ts';
@@ -34,7 +34,7 @@ type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
 /** Throws ConfigError if the port is taken. */
 export async function startOps({ config, log, clock, read, admin }: OpsOptions): Promise<Server> {
   const disk = () => diskOf(config.storePath);
-  const context: OperationContext = { read, admin, clock, disk, version: VERSION };
+  const context: OperationContext = { read, admin, clock, disk, version: VERSION, config: () => config };
   const tokens = { all: config.OPS_TOKEN, read: config.OPS_READ_TOKEN };
   const guard =
     (access: Operation['access']): Guard =>
@@ -51,6 +51,12 @@ export async function startOps({ config, log, clock, read, admin }: OpsOptions):
     const { type, text } = await metricsOf(await read.facts(), disk(), VERSION);
     ctx.type = type;
     ctx.body = text;
+  });
+  router.get('/api', guard('read'), (ctx) => {
+    ctx.body = OPERATIONS.map((operation) => {
+      const { name, about, access, reads = access === 'read', first = null } = operation;
+      return { name, about, access, reads, first, args: argumentsOf(operation) };
+    });
   });
   for (const operation of OPERATIONS) addOperation(router, operation, context, { guard, log });
   const app = createApp(router, log);

@@ -1,22 +1,21 @@
 // When history is read: at the start, each interval, while strict tasks wait, and when a person asks. It says what it does.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import { describe, orUndefined } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import type { Config } from '../config.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { StoreError, type Store } from '../store/store.ts';
 import type { Db } from '../store/sqlite/database.ts';
-import { backoffMs, createBudget } from './budget.ts';
-import { readReplay, ReplayFault, type Page } from './page.ts';
+import { ServiceError } from '../service/errors.ts';
+import { createExchange } from '../service/exchange.ts';
+import { createBudget, retryWait } from '../service/pace.ts';
+import { createRead } from './page.ts';
 import { readAgain, runPass, type PassOptions } from './pass.ts';
 import { ReplayStore } from './store.ts';
 import { Stream } from './stream.ts';
 
-/** Strict tasks ask for a pass at most this often, and commands are seen within it. */
+/** Strict tasks ask for a pass at most this often; commands are seen within it, and faults of the store may pass. */
 const STEP_MS = 1_000;
-const FAULT_MS = 1_000;
 
 interface Told {
   state: 'idle' | 'running' | 'backing-off' | 'stopped';
@@ -37,57 +36,63 @@ export interface ReconcilerOptions {
   log: Logger;
 }
 
-export function startReconciler(options: ReconcilerOptions) {
-  const reconciler = new Reconciler(options);
-  const loop = startLoop(
-    () => reconciler.step(),
-    (error) => {
-      if (error instanceof StoreError) return FAULT_MS;
-      throw error;
-    },
-  );
-  const stream = options.config.STREAM === 'on' ? new Stream(options) : undefined;
-  return {
-    /** Strict tasks wait. */
-    wake(): void {
-      reconciler.wanted = true;
-    },
-    async stop(): Promise<void> {
-      reconciler.abort.abort();
-      await Promise.all([loop.stop(), stream?.stop()]);
-    },
-  };
-}
+export const startReconciler = (options: ReconcilerOptions) => new Reconciler(options);
 
 class Reconciler {
-  wanted = false;
-  readonly abort = new AbortController();
-  readonly #options: ReconcilerOptions;
   readonly #store: ReplayStore;
-  readonly #budget: ReturnType<typeof createBudget>;
+  readonly #intervalMs: number;
+  readonly #pass: PassOptions;
+  readonly #stream: Stream | undefined;
+  readonly #abort = new AbortController();
+  readonly #loop = startLoop(() => this.#step(), recover);
   #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
   #isBegun = false;
+  #isWanted = false;
   /** In monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
 
   constructor(options: ReconcilerOptions) {
-    const { store, config, clock } = options;
-    this.#options = options;
+    const { store, config, clock, log } = options;
+    const exchange = createExchange({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY });
+    // A sixth of the kit's calls. Handlers have the others.
+    const budget = createBudget(Math.max(1, Math.floor(config.API_CALLS_PER_MINUTE / 6)), clock);
     this.#store = new ReplayStore(store.db, clock);
-    this.#budget = createBudget(config.API_CALLS_PER_MINUTE, () => clock.monotonic());
+    this.#intervalMs = config.RECONCILE_INTERVAL_SECONDS * 1_000;
+    this.#pass = {
+      store: this.#store,
+      ingest: store.ingest,
+      read: createRead(exchange, budget, this.#abort.signal),
+      clock,
+      log,
+      windowMs: config.ORDER_WINDOW_MS,
+      overlapMs: config.RECONCILE_OVERLAP_SECONDS * 1_000,
+      from: config.REPLAY_FROM === 'start' ? null : parseCursor(config.REPLAY_FROM),
+      onPage: (recovered, fetched) => this.#onPage(recovered, fetched),
+    };
+    if (config.STREAM === 'on') this.#stream = new Stream(options, exchange);
   }
 
-  async step(): Promise<number> {
+  /** Strict tasks wait. */
+  wake(): void {
+    this.#isWanted = true;
+  }
+
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    await Promise.all([this.#loop.stop(), this.#stream?.stop()]);
+  }
+
+  async #step(): Promise<number> {
     if (!this.#isBegun) await this.#begin();
     const asked = await this.#store.asked();
     const isAsked = asked !== null && asked.at > this.#told.askedAt;
     if (isAsked) this.#told.askedAt = asked.at;
-    const isDue = this.#options.clock.monotonic() >= this.#nextAt;
-    if (!isAsked && (this.#told.state === 'stopped' || (!isDue && !(this.wanted && this.#failures === 0))))
-      return STEP_MS;
-    this.wanted = false;
-    await this.#pass(isDue || isAsked, isAsked ? asked.from : null);
+    const isDue = this.#pass.clock.monotonic() >= this.#nextAt;
+    const isWanted = isDue || (this.#isWanted && this.#failures === 0);
+    if (!isAsked && (this.#told.state === 'stopped' || !isWanted)) return STEP_MS;
+    this.#isWanted = false;
+    await this.#run(isDue || isAsked, isAsked ? asked.from : null);
     return STEP_MS;
   }
 
@@ -97,70 +102,51 @@ class Reconciler {
     this.#isBegun = true;
   }
 
-  /** `whole`: with the overlap. */
-  async #pass(whole: boolean, again: Cursor | null): Promise<void> {
-    const { clock, log, config } = this.#options;
+  /** One pass. `whole`: with the overlap. */
+  async #run(whole: boolean, again: Cursor | null): Promise<void> {
+    const { ingest, clock, log } = this.#pass;
     try {
-      if (again !== null) await readAgain(this.#passOptions(), again);
-      const reason = await runPass(this.#passOptions(), whole);
-      await this.#options.store.ingest.accept({ readings: await this.#store.gapEvents() });
+      if (again !== null) await readAgain(this.#pass, again);
+      const reason = await runPass(this.#pass, whole);
+      await ingest.accept({ readings: await this.#store.gapEvents() });
       if (this.#failures > 0) log.info('history is read again');
       this.#failures = 0;
-      if (whole) this.#nextAt = clock.monotonic() + config.RECONCILE_INTERVAL_SECONDS * 1_000;
+      if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
       await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0 });
     } catch (error) {
-      if (this.abort.signal.aborted) return;
-      if (!(error instanceof ReplayFault)) throw error;
+      if (this.#abort.signal.aborted) return;
+      if (!(error instanceof ServiceError)) throw error;
       await this.#failed(error);
     }
   }
 
-  async #failed({ kind, message }: ReplayFault): Promise<void> {
-    const { clock, log } = this.#options;
-    const waitMs = backoffMs(this.#failures++);
-    this.#nextAt = clock.monotonic() + waitMs;
-    const state = kind === 'final' ? 'stopped' : 'backing-off';
-    if (this.#failures === 1 || kind === 'final') log.error({ state, why: message }, 'history cannot be read');
-    await this.#tell({ state, reason: message });
+  async #failed({ status, message }: ServiceError): Promise<void> {
+    const { clock, log } = this.#pass;
+    this.#nextAt = clock.monotonic() + retryWait(this.#failures++);
+    // A person must act.
+    const isFinal = status === 401 || status === 403;
+    const state = isFinal ? 'stopped' : 'backing-off';
+    const reason = isFinal ? `${message}: see API_KEY, which needs events:read` : message;
+    if (this.#failures === 1 || isFinal) log.error({ state, why: reason }, 'history cannot be read');
+    await this.#tell({ state, reason });
   }
 
-  #passOptions(): PassOptions {
-    const { store, config, clock, log } = this.#options;
-    const from = config.REPLAY_FROM === 'start' ? 'start' : orUndefined(() => parseCursor(config.REPLAY_FROM));
-    return {
-      store: this.#store,
-      ingest: store.ingest,
-      read: (after, limit) => this.#read(after, limit),
-      clock,
-      log,
-      windowMs: config.ORDER_WINDOW_MS,
-      overlapMs: config.RECONCILE_OVERLAP_SECONDS * 1_000,
-      from,
-      onPage: (recovered, fetched) => this.#onPage(recovered, fetched),
-    };
-  }
-
-  async #read(after: Cursor | null, limit: number): Promise<Page> {
-    const { API_BASE_URL: baseUrl = '', API_KEY: apiKey = '' } = this.#options.config;
-    for (let waitMs = this.#budget.take(); waitMs > 0; waitMs = this.#budget.take())
-      await sleep(waitMs, undefined, { signal: this.abort.signal });
-    return readReplay({ baseUrl, apiKey }, after, limit, this.abort.signal);
-  }
-
-  #onPage(recovered: number, fetched: number): void {
+  async #onPage(recovered: number, fetched: number): Promise<void> {
     const told = this.#told;
     told.recovered += recovered;
     told.fetched += fetched;
-    if (recovered > 0) told.recoveredAt = this.#options.clock.now();
+    if (recovered > 0) told.recoveredAt = this.#pass.clock.now();
     // A short pass is not worth a word.
-    if (fetched > 0)
-      void this.#tell({ state: 'running' }).catch((error: unknown) =>
-        this.#options.log.warn({ why: describe(error).message }, 'not told'),
-      );
+    if (fetched > 0) await this.#tell({ state: 'running' });
   }
 
   async #tell(change: Partial<Told>): Promise<void> {
     this.#told = { ...this.#told, ...change };
     await this.#store.tell(this.#told);
   }
+}
+
+function recover(error: unknown): number {
+  if (error instanceof StoreError) return STEP_MS;
+  throw error;
 }

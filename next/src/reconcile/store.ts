@@ -8,7 +8,7 @@ import type { Reading } from '../wire/event.ts';
 /** Stored events that a pass looks back over: ten pages. */
 const BACK = 10_000;
 
-export interface Position {
+interface Position {
   watermark: Cursor | null;
   lowest: Cursor | null;
   newest: Cursor | null;
@@ -24,11 +24,9 @@ const statements = (db: Db) => {
     below: cursor('select cast(max(cursor) as text) from events where cursor < cast(? as integer)'),
     known: cursor(`select cast(max(cursor) as text) from events
       where cursor in (select cast(value as integer) from json_each(?)) and received_at <= ?`),
-    count: db.value<number>(
-      'select count(*) from events where cursor > cast(? as integer) and cursor <= cast(? as integer)',
-    ),
-    nth: cursor(`select cast(cursor as text) from events where cursor > cast(? as integer)
-      order by events.cursor limit 1 offset ?`),
+    between: cursor(`with inside as (select cursor from events where cursor > cast(? as integer)
+      and cursor < cast(? as integer)) select cast(cursor as text) from inside order by inside.cursor
+      limit 1 offset (select count(*) / 2 from inside)`),
     openGap: db.sql(`insert into gaps (after, up_to, reason, opened_at)
       values (cast(? as integer), cast(? as integer), ?, ?)`),
     endGap: db.sql('update gaps set up_to = cast(? as integer) where up_to is null'),
@@ -43,7 +41,7 @@ const statements = (db: Db) => {
   };
 };
 
-export interface Asked {
+interface Asked {
   at: number;
   from: Cursor | null;
 }
@@ -93,14 +91,9 @@ export class ReplayStore {
     return this.#db.query(() => this.#sql.known.get(JSON.stringify(cursors), at) ?? null);
   }
 
-  /** How many cursors are stored above `low`, up to `high`. */
-  count(low: Cursor, high: Cursor): Promise<number> {
-    return this.#db.query(() => this.#sql.count.get(low, high) ?? 0);
-  }
-
-  /** The stored cursor at this place above `low`. */
-  nth(low: Cursor, place: number): Promise<Cursor | null> {
-    return this.#db.query(() => this.#sql.nth.get(low, place) ?? null);
+  /** The middle one of the stored cursors between these two. Null: there is none. */
+  between(low: Cursor, high: Cursor): Promise<Cursor | null> {
+    return this.#db.query(() => this.#sql.between.get(low, high) ?? null);
   }
 
   /** History after `after` is lost up to `upTo`, where replay goes on. Null: nobody knows yet how far. */

@@ -7,7 +7,7 @@ import { createLog } from '../base/log.ts';
 import { loadConfigOfRun, readEnv } from '../config.ts';
 import { say, type RunArgs } from '../processes/channel.ts';
 import { beginChild, onOrders } from '../processes/child.ts';
-import { createService, endingWith, noService } from '../service/service.ts';
+import { createService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { HandlerFile, TurnResult } from '../store/work.ts';
 import { openReruns } from '../operations/store/open.ts';
@@ -49,7 +49,6 @@ const ids = await register();
 const { API_KEY: apiKey, API_BASE_URL: baseUrl } = config;
 const paid = config.PAID_OPERATIONS === 'allow';
 const callsPerMinute = Math.ceil((config.API_CALLS_PER_MINUTE * 5) / 6);
-const service = apiKey && baseUrl ? createService({ apiKey, baseUrl, paid, callsPerMinute, clock }) : noService;
 
 const runner = new Runner({
   store: store.work,
@@ -65,7 +64,7 @@ const runner = new Runner({
   suspects: !isLive,
   ...(isLive && { reruns: rerun }),
   scopes,
-  serviceFor: (signal) => endingWith(service, signal),
+  serviceFor: createService({ apiKey, baseUrl, paid, callsPerMinute, clock }),
   onTurn,
 });
 onOrders({ wake: () => runner.wake(), stop });

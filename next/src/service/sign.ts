@@ -1,6 +1,6 @@
 // The service's side of the signature (contract 6.3). It is written from the contract, not from the receiver's
 // verification, so that the two cannot share a mistake. They share only the names of headers, which
-// test/wire/sign.test.ts spells out.
+// test/tools/simulator.test.ts spells out.
 import { createHmac } from 'node:crypto';
 import { DEFAULT_PREFIX, DELIVERY } from '../wire/headers.ts';
 

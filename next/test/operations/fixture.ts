@@ -1,15 +1,23 @@
 // Asks an operation as every surface does, and counts the tasks that the handlers' counters should count.
+import { loadConfig } from '../../src/config.ts';
 import { OPERATIONS } from '../../src/operations/all.ts';
 import { checked } from '../../src/operations/define.ts';
 import type { World } from '../store/fixture.ts';
 
 export const UP = { receive: 'up', run: 'up', keep: 'up' };
 
-export async function ask<Answer = unknown>(world: World, name: string, args: object = {}): Promise<Answer> {
+export async function ask<Answer = unknown>(
+  world: World,
+  name: string,
+  args: object = {},
+  file = '',
+  env: Record<string, string> = {},
+): Promise<Answer> {
   const operation = OPERATIONS.find((one) => one.name === name);
   if (!operation) throw new Error(`no operation ${name}`);
   const disk = () => ({ logBytes: 0, freeBytes: 2 ** 40 });
-  const context = { ...world.people, clock: world.clock, disk, version: '2' };
+  const config = () => loadConfig({ WEBHOOK_SECRET: 'whsec_test', DATABASE_URL: `sqlite:${file || 'x.db'}`, ...env });
+  const context = { ...world.people, clock: world.clock, disk, version: '2', config };
   return (await operation.run(context, checked(operation, { ...args }))) as Answer;
 }
 

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { alarmsOf } from '../../src/operations/alarms.ts';
 import { headlineOf } from '../../src/operations/judge.ts';
-import type { Facts, HandlerFacts } from '../../src/operations/store/read.ts';
+import type { Facts, HandlerFacts } from '../../src/operations/store/shapes.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { UP } from './fixture.ts';
 
@@ -15,7 +15,7 @@ const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
   const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9 };
-  const well = { paused: false, failing: null, dueSince: null, heldSince: null };
+  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, dueSince: null, heldSince: null };
   return { handlers: [{ ...file, ...counts, ...well, ...change }] };
 }
 
@@ -56,6 +56,11 @@ test.each<[string, Partial<Facts>, string]>([
   ],
   ['a delivery was refused', refused(1), 'warning: Deliveries are being refused, 1 in a row: none of our secrets'],
   ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come by replay and none by webhook'],
+  [
+    'most became dead letters',
+    crm({ recent: { ended: 40, dead: 5 } }),
+    'warning: crm gives up: 5 of its last 40 tasks became dead letters: npx kit tasks --handler crm --causes',
+  ],
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm fails for 2 conversations since 6 min'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],

@@ -127,9 +127,8 @@ test('tasks that run are no waiting ones', async () => {
 });
 
 test.each<[string, object, RegExp]>([
-  ['events', { sesion: 'x' }, /^events has no sesion: did you mean session\?$/],
   ['events', { colour: 'x' }, /^events has no colour: it takes type, session, /],
-  ['status', { constructor: 'x' }, /^status has no constructor: it takes nothing$/],
+  ['status', { constructor: 'x' }, /^status has no constructor: it takes charts$/],
   ['events', { since: '2026-02-31' }, /must be a time, like 2026-01-31/],
   ['rerun', { handler: 'h', from: '1e3' }, /must be a cursor: digits/],
   ['quarantine', { id: '7' }, /^there is nothing under the number 7/],

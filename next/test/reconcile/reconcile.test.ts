@@ -1,7 +1,13 @@
 // Replay: what a pass stores and proves, what it does when the service lies or has forgotten, and how often it calls.
-import { expect, test } from 'vitest';
-import { backoffMs, createBudget } from '../../src/reconcile/budget.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { createLog } from '../../src/base/log.ts';
+import { loadConfig } from '../../src/config.ts';
+import { startReconciler } from '../../src/reconcile/reconciler.ts';
+import { ServiceError } from '../../src/service/errors.ts';
+import { TOO_LARGE } from '../../src/service/exchange.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
+import { until } from '../harness.ts';
 import { createWorld, WINDOW } from '../store/fixture.ts';
 import { gaps, OVERLAP, item, page, refuses, says, startService, stored, watermark, type Lie } from './service.ts';
 
@@ -24,7 +30,7 @@ test('a pass reads to the end, and proves the end only when it has been stored f
 test('what becomes visible behind the watermark is found by the overlap', async () => {
   const world = createWorld();
   const history = { cursors: [1, 2, 4, 5] };
-  const { pass } = (await startService(history)).reader(world, 'start');
+  const { pass } = (await startService(history)).reader(world, null);
   await pass();
   world.now += WINDOW;
   await pass();
@@ -40,24 +46,24 @@ test('what becomes visible behind the watermark is found by the overlap', async 
   expect(watermark(world)).toBe('5');
 });
 
-test.each<[string, Lie, string | null, number[]]>([
-  ['no JSON', says('<html>'), 'passing', [1]],
-  ['another shape', says({ events: {}, has_more: false }), 'passing', [1]],
-  ['no word about more', says({ events: [item('9')] }), 'passing', [1]],
-  ['a cut answer', (response) => response.writeHead(200).write('{') && response.destroy(), 'passing', [1]],
-  ['a redirect', says('', 302, { location: 'http://127.0.0.1:1/' }), 'passing', [1]],
-  ['a limit', refuses(429, 'RATE_LIMITED'), 'passing', [1]],
-  ['a fault', says('down', 503), 'passing', [1]],
-  ['a key that is refused', refuses(401, 'API_KEY_INVALID'), 'final', [1]],
+test.each<[string, Lie, number | null, number[]]>([
+  ['no JSON', says('<html>'), 200, [1]],
+  ['another shape', says({ events: {}, has_more: false }), 0, [1]],
+  ['no word about more', says({ events: [item('9')] }), 0, [1]],
+  ['a cut answer', (response) => response.writeHead(200).write('{') && response.destroy(), 0, [1]],
+  ['a redirect', says('', 302, { location: 'http://127.0.0.1:1/' }), 302, [1]],
+  ['a limit', refuses(429, 'RATE_LIMITED'), 429, [1]],
+  ['a fault', says('down', 503), 503, [1]],
+  ['a key that is refused', refuses(401, 'API_KEY_INVALID'), 401, [1]],
   ['items in another order, doubled, and old ones', says(page('3', '2', '3', '1')), null, [1, 2, 3]],
   ['a cursor that is no text', says(page(2, '3')), null, [1, 3]],
   ['an item that is none', says({ ...page('2'), events: [null, 7, item('2')] }), null, [1, 2]],
-])('%s moves nothing that was not shown, and the next pass has it all', async (_, lie, kind, now) => {
+])('%s moves nothing that was not shown, and the next pass has it all', async (_, lie, status, now) => {
   const world = createWorld();
   await world.accept({ cursor: 1 });
   const { pass } = (await startService({ cursors: upTo(4) }, [lie])).reader(world);
-  const fault = await pass().catch((error: { kind: string }) => error.kind);
-  expect(fault).toBe(kind);
+  const fault = await pass().catch((error: ServiceError) => error.status);
+  expect(fault).toBe(status);
   expect([stored(world), watermark(world)]).toEqual([now, '1']);
   await pass();
   world.now += WINDOW;
@@ -65,16 +71,16 @@ test.each<[string, Lie, string | null, number[]]>([
   expect([stored(world), watermark(world)]).toEqual([upTo(4), '4']);
 });
 
-test('a service that promises more and shows none is asked once more, then later', async () => {
+test('a service that promises more and shows none is asked later', async () => {
   const world = createWorld();
   await world.accept({ cursor: 1 });
   const lie = says({ ...page(), has_more: true });
   const onward = says({ ...page(), has_more: true, next_cursor: '3' });
-  const service = await startService({ cursors: upTo(4) }, [lie, lie, onward]);
+  const service = await startService({ cursors: upTo(4) }, [lie, onward]);
   const { pass } = service.reader(world);
-  await expect(pass()).rejects.toMatchObject({ kind: 'passing' });
+  await expect(pass()).rejects.toMatchObject({ code: 'unreadable' });
   await pass();
-  expect(service.asked).toEqual(['1', '1', '1', '3']);
+  expect(service.asked).toEqual(['1', '1', '3']);
   // Nobody has shown 2 and 3.
   expect(watermark(world)).toBe('1');
 });
@@ -128,16 +134,6 @@ test('a stretch that is read again closes its gap', async () => {
   expect([gaps(world), stored(world)]).toMatchObject([[{ closed: 1 }], upTo(6)]);
 });
 
-test('calls stay within a sixth of the limit, and waits double up to a minute', () => {
-  let now = 0;
-  const budget = createBudget(60, () => now);
-  const calls = Array.from({ length: 12 }, () => budget.take());
-  expect(calls).toEqual([...Array.from({ length: 10 }, () => 0), 6_000, 6_000]);
-  now = 6_000;
-  expect([budget.take(), budget.take()]).toEqual([0, 6_000]);
-  expect([0, 1, 2, 20].map((failures) => backoffMs(failures, 1))).toEqual([1_000, 2_000, 4_000, 60_000]);
-});
-
 test('a replayed event is the one that the webhook brought', async () => {
   const world = createWorld();
   await world.accept({ id: 'a', cursor: 2, type: 'A', session: 's', data: { session_id: 's' } });
@@ -147,4 +143,46 @@ test('a replayed event is the one that the webhook brought', async () => {
     { cursor: 2, id: 'a' },
     { cursor: 3, id: null },
   ]);
+});
+
+test('a page that is too large is asked for with fewer events', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 1 });
+  const service = await startService({ cursors: upTo(3) });
+  const { read } = service;
+  const limits: number[] = [];
+  service.read = (after, limit) => {
+    limits.push(limit);
+    const large = new ServiceError({ code: 'unreadable', reason: TOO_LARGE, message: 'too large' });
+    return limit > 10 ? Promise.reject(large) : read(after, limit);
+  };
+  await service.reader(world).pass();
+  expect([limits, stored(world)]).toEqual([[1_000, 100, 10], upTo(3)]);
+});
+
+test('a refused key stops passes until a person asks; what is asked in vain is told, and passes go on', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 1 });
+  const { access } = await startService({ cursors: upTo(3), knows: upTo(3) }, [refuses(403, 'RPC_METHOD_FORBIDDEN')]);
+  const env = { WEBHOOK_SECRET: 'whsec_a', API_BASE_URL: access.baseUrl, API_KEY: access.apiKey };
+  const options = { store: world.store, config: loadConfig(env), clock: systemClock, log: createLog('test', 'silent') };
+  const reconciler = startReconciler(options);
+  onTestFinished(() => reconciler.stop());
+  async function told(state: string): Promise<unknown> {
+    let reason: unknown;
+    await until(state, async () => {
+      const { reconcile } = (await world.people.read.facts()).state;
+      const now = reconcile as { state: string; reason: string | null } | undefined;
+      reason = now?.reason;
+      return now?.state === state;
+    });
+    return reason;
+  }
+  expect(await told('stopped')).toBe(
+    'ReplayEvents: 403 FAILED (RPC_METHOD_FORBIDDEN): see API_KEY, which needs events:read',
+  );
+  await world.people.admin.tell('reconcile_asked', { at: 1, from: '9' });
+  expect(await told('backing-off')).toBe('ReplayEvents: 400 FAILED (EVENT_CURSOR_INVALID)');
+  expect(await told('idle')).toBeNull();
+  expect(stored(world)).toEqual(upTo(3));
 });

@@ -1,9 +1,10 @@
 // A service with a history that a test sets, over real HTTP. It tells the truth, unless it is given lies.
 import type { ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { readReplay } from '../../src/reconcile/page.ts';
+import { createRead } from '../../src/reconcile/page.ts';
 import { readAgain, runPass } from '../../src/reconcile/pass.ts';
 import { ReplayStore } from '../../src/reconcile/store.ts';
+import { createExchange } from '../../src/service/exchange.ts';
 import { createLog } from '../../src/base/log.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { serve } from '../serve.ts';
@@ -54,9 +55,10 @@ export async function startService(history: History, lies: Lie[] = []) {
 
   return {
     asked,
-    read: (after: Cursor | null, limit: number) => readReplay(access, after, limit, new AbortController().signal),
+    access,
+    read: createRead(createExchange(access), { take: () => 0 }, new AbortController().signal),
     /** Reads the history as `keep` does. */
-    reader(world: World, from?: 'start' | Cursor) {
+    reader(world: World, from?: Cursor | null) {
       const store = new ReplayStore(world.store.db, world.clock);
       const fixed = { log: createLog('test', 'silent'), windowMs: WINDOW, overlapMs: OVERLAP, onPage: () => {} };
       const { ingest } = world.store;

@@ -1,11 +1,12 @@
 // `ctx` on a real store: what it knows, and that it commits while its claim holds, and not after.
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import type { Context } from '../../src/kit.ts';
 import type { AttemptOptions } from '../../src/run/attempt.ts';
 import { readEvent } from '../../src/run/event.ts';
 import type { Loaded } from '../../src/run/load.ts';
-import { noService } from '../../src/service/service.ts';
+import { createService } from '../../src/service/service.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Outcome } from '../../src/store/work.ts';
 import { claimIn, createLines, createStore, run, start, stored, T0, taskOf } from './fixture.ts';
@@ -43,7 +44,7 @@ test('a call to the service after the time limit is aborted', async () => {
   let signal: AbortSignal | undefined;
   const serviceFor: AttemptOptions['serviceFor'] = (given) => {
     signal = given;
-    return noService;
+    return createService({ baseUrl: '', apiKey: '', paid: false, callsPerMinute: 1, clock: systemClock })(given);
   };
   const handle: Loaded['handle'] = (_, ctx) => (void ctx.service, new Promise(() => {}));
   await start({ handle, timeoutMs: 5 }, { serviceFor }).done;

@@ -7,7 +7,6 @@ import { systemClock as clock } from '../../src/base/clock.ts';
 import type { Handler } from '../../src/kit.ts';
 import { checkHandler } from '../../src/run/load.ts';
 import { Runner, type RunnerOptions } from '../../src/run/runner.ts';
-import { noService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { until } from '../harness.ts';
 import { createFolder, reading, type Wanted } from '../store/fixture.ts';
@@ -27,7 +26,13 @@ async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   const options = { store: store.work, clock, log, boot, handlers, windowMs: 20, places, suspects: false };
   const scopes: RunnerOptions['scopes'] = new AsyncLocalStorage();
   const onTurn = (): void => expect(scopes.getStore(), 'the scope of a handler in the runner').toBeUndefined();
-  const runner = new Runner({ ...options, scopes, onTurn, careful: false, serviceFor: () => noService });
+  const runner = new Runner({
+    ...options,
+    scopes,
+    onTurn,
+    careful: false,
+    serviceFor: () => expect.unreachable('a call'),
+  });
   const row = (sql: string): unknown => store.db.raw.prepare(sql).get();
   onTestFinished(async () => {
     await runner.drain(100).catch(() => {});

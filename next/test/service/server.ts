@@ -11,7 +11,10 @@ type Got = { url: string | undefined; headers: IncomingHttpHeaders; body: Record
 type Answer = (response: ServerResponse, number: number) => unknown;
 
 /** The service gives this answer to every request. */
-export async function setUp(answer: Answer, { paid = true, callsPerMinute = 100, onWait = () => {} } = {}) {
+export async function setUp(
+  answer: Answer,
+  { paid = true, callsPerMinute = 100, apiKey = API_KEY, onWait = () => {} } = {},
+) {
   const got: Got[] = [];
   const { url, server } = await serve((request, response) => {
     void request.toArray().then((chunks: Buffer[]) => {
@@ -28,8 +31,9 @@ export async function setUp(answer: Answer, { paid = true, callsPerMinute = 100,
     onWait();
     return Promise.resolve();
   }
-  const service = createService({ baseUrl: `${url}v1/`, apiKey: API_KEY, paid, callsPerMinute, clock, pause });
-  return { service, got, waits, clock, server };
+  const ends = new AbortController();
+  const service = createService({ baseUrl: `${url}v1/`, apiKey, paid, callsPerMinute, clock, pause })(ends.signal);
+  return { service, ends, got, waits, clock, server };
 }
 
 export function text(body: string, status = 200, headers = {}): Answer {

@@ -1,31 +1,29 @@
 // The client over real HTTP: what it sends, how it reads every kind of answer, and what it refuses without a call.
 import { once } from 'node:events';
 import { expect, test } from 'vitest';
-import { endingWith, noService } from '../../src/service/service.ts';
+import { TOO_LARGE } from '../../src/service/exchange.ts';
 import { API_KEY, errorOf, json, setUp, text } from './server.ts';
 
 const MIB = 1024 * 1024;
 
 test('4.1: a call sends the envelope and the key, and asks for no compression', async () => {
   const { service, got } = await setUp(json({ contact_count: '9007199254740993' }));
-  const answer = await service.call('ListCrmTags', { a: 1 }, { deadlineMs: 1_500 });
+  const answer = await service.call('ListCrmTags', { a: 1 }, { withinMs: 1_500 });
   expect(answer).toEqual({ contact_count: '9007199254740993' });
   const headers = { authorization: `Bearer ${API_KEY}`, 'accept-encoding': 'identity' };
   const body = { request: { a: 1 }, deadlineMs: 1_500 };
   expect(got).toMatchObject([{ url: '/v1/rpc/ListCrmTags', headers, body }]);
 });
 
-test('4.1, 4.3: sends, paid operations, quotes and reconnections have fields of the contract only', async () => {
+test('4.1, 4.3: sends, paid operations and quotes have fields of the contract only', async () => {
   const { service, got } = await setUp(json({ quote: { id: 'q' } }));
   expect(await service.quote('SendMessage', { body: 'hi' })).toMatchObject({ quoteId: 'q' });
-  await service.send({ body: 'hi' }, { quoteId: 'q', deadlineMs: 5_000 });
-  await service.call('ResumeCampaign', { id: '1' }, { quoteId: 'q', deadlineMs: 9 });
-  await errorOf(Array.fromAsync(service.resume('s')));
+  await service.send({ body: 'hi' }, { quoteId: 'q' });
+  await service.call('ResumeCampaign', { id: '1' }, { quoteId: 'q', withinMs: 9 });
   expect(got.map(({ url, body }) => [url, body])).toEqual([
     ['/v1/billing/quotes', { operation: 'SendMessage', request: { body: 'hi' } }],
     ['/v1/messages/send', { request: { body: 'hi' }, billing: { quoteId: 'q' } }],
     ['/v1/rpc/ResumeCampaign', { request: { id: '1' }, billing: { quoteId: 'q' }, deadlineMs: 9 }],
-    ['/v1/sessions/resume', { request: { session_id: 's' } }],
   ]);
 });
 
@@ -35,7 +33,7 @@ test('4.5: a list by cursor is read to its end, item by item', async () => {
   const items = await Array.fromAsync(service.items('ListMessages', { conversation_id: 'x' }));
   expect(items.map(({ id }) => id)).toEqual(['a', 'b', 'c']);
   expect(got.map(({ body }) => body['request'])).toEqual([
-    { conversation_id: 'x', limit: 200 },
+    { conversation_id: 'x' },
     { conversation_id: 'x', limit: 200, cursor: 'n' },
   ]);
 });
@@ -45,11 +43,23 @@ test('4.5: a list by page is read to its end; one that is left early requests no
     json({ messages: [{}], page: { page: number, total_pages: 3, has_next_page: number < 3 } })(response, number),
   );
   expect(await Array.fromAsync(service.items('ListQuickReplies', {}))).toHaveLength(3);
-  expect(got.map(({ body }) => body['request'])).toEqual(
-    [1, 2, 3].map((page) => ({ pagination: { page, page_size: 200 } })),
-  );
+  expect(got.map(({ body }) => body['request'])).toEqual([
+    {},
+    { pagination: { page: 2 } },
+    { pagination: { page: 3 } },
+  ]);
   for await (const _ of service.items('ListQuickReplies', {})) break;
   expect(got).toHaveLength(4);
+});
+
+test.each([
+  ['no page', { tags: [{}] }, 1],
+  ['a list that has both kinds of pages', { tags: [{}], next_cursor: '', page: { page: 1, has_next_page: true } }, 1],
+  ['an empty list whose field is missing', {}, 0],
+])('4.5: %s is called once', async (_, body, items) => {
+  const { service, got } = await setUp(json(body));
+  expect(await Array.fromAsync(service.items('ListCrmTags', {}))).toHaveLength(items);
+  expect(got).toHaveLength(1);
 });
 
 test.each([
@@ -75,16 +85,10 @@ test('without PAID_OPERATIONS=allow, paid calls are refused before a request is 
   expect(await service.quote('SendMessage', {}), 'asking for the price is free').toHaveProperty('quoteId');
 });
 
-test('8: requests above the limits, and a media id that leads elsewhere, are refused without a call', async () => {
-  const { service, got } = await setUp(json({}));
-  const large = service.send({ body: 'x'.repeat(12 * MIB) }, { quoteId: 'q' });
-  for (const refused of [large, Array.fromAsync(service.resume('x'.repeat(4096))), service.media('..')])
-    expect(await errorOf(refused)).toMatchObject({ code: 'VALIDATION_FAILED', status: 0, uncertain: false });
-  expect(got).toEqual([]);
-});
-
 test('without an API key, the error names the variables to set', async () => {
-  const error = await errorOf(Array.fromAsync(noService.items('ListMessages', {})));
+  const { service, got } = await setUp(json({}), { apiKey: '' });
+  const error = await errorOf(Array.fromAsync(service.items('ListMessages', {})));
+  expect(got).toEqual([]);
   expect(`${error.code} ${error.message}`).toMatch(/^NO_API_KEY .* set API_BASE_URL and API_KEY$/);
 });
 
@@ -107,7 +111,7 @@ test('8: an answer above 64 MiB is not read to its end, and neither are media', 
       await Promise.race([closed, new Promise((done) => response.write(Buffer.alloc(MIB, ' '), done))]);
     return response.end();
   });
-  expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', status: 200 });
+  expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', reason: TOO_LARGE, status: 200 });
   const { body } = await service.media('a');
   expect(await errorOf(Array.fromAsync(body, () => 0))).toMatchObject({ code: 'unreadable', status: 200 });
   expect(Math.max(...sent.slice(1))).toBeLessThan(150);
@@ -128,36 +132,8 @@ test('4.3: media come as a stream with type and size; leaving them closes the co
   await Promise.all(closed.map(({ promise }) => promise));
 });
 
-const qr = { event: 'qr', qr: { data: 'çode' } };
-const PROGRESS = `data: ${JSON.stringify(qr)}\n\nevent: ping\ndata: {}\n\n`;
-
-test('2.14: reconnecting a number yields its progress until the end, also in single bytes', async () => {
-  const { service } = await setUp(async (response) => {
-    for (const byte of Buffer.from(`${PROGRESS}event: end\ndata: {}\n\n`))
-      await new Promise((done) => response.write(Buffer.of(byte), done));
-  });
-  expect(await Array.fromAsync(service.resume('a'))).toEqual([qr]);
-});
-
-test.each([
-  ['event: error\ndata: {"error":{"code":"INTERNAL","reason":"PAIRING_UNAVAILABLE"}}\n\n', 'INTERNAL', 500],
-  ['event: error\ndata: {"error":{"code":"SOMETHING_NEW"}}\n\n', 'SOMETHING_NEW', 0],
-  ['event: message\ndata: 1\n\n', 'unreadable', 200],
-  ['', 'unreadable', 200],
-])('progress that ends with %j fails with %s after the earlier items', async (end, code, status) => {
-  const { service } = await setUp(text(PROGRESS + end));
-  const seen: object[] = [];
-  const reading = async () => {
-    for await (const one of service.resume('a')) seen.push(one);
-  };
-  expect(await errorOf(reading())).toMatchObject({ code, status });
-  expect(seen).toEqual([qr]);
-});
-
-test('the signal of endingWith aborts calls, also those that have a signal of their own', async () => {
-  const ends = new AbortController();
-  const { service } = await setUp((response) => response.writeHead(200).write('{', () => ends.abort()));
+test('the end of the attempt aborts calls, also those that have a signal of their own', async () => {
+  const { service, ends } = await setUp((response) => response.writeHead(200).write('{', () => ends.abort()));
   const { signal } = new AbortController();
-  const call = endingWith(service, ends.signal).call('X', {}, { signal });
-  expect(await errorOf(call)).toMatchObject({ code: 'aborted', uncertain: true });
+  expect(await errorOf(service.call('X', {}, { signal }))).toMatchObject({ code: 'aborted', uncertain: true });
 });

@@ -5,11 +5,13 @@ import { createBoots } from '../../store/sqlite/boots.ts';
 import { createCounters } from '../../store/sqlite/counters.ts';
 import { createLanes, createTasks } from '../../store/sqlite/lanes.ts';
 import { createState } from '../../store/sqlite/state.ts';
-import type { AdminStore } from './admin.ts';
-import type { ReadStore } from './read.ts';
 import { Admin } from './sqlite-admin.ts';
 import { Read } from './sqlite-read.ts';
 import { Reruns } from './sqlite-reruns.ts';
+
+/** What a store offers to people: another store has the same. */
+export type ReadStore = Pick<Read, keyof Read>;
+export type AdminStore = Pick<Admin, keyof Admin>;
 
 export interface PeopleStore {
   read: ReadStore;
@@ -20,7 +22,7 @@ export interface PeopleStore {
 export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClock): PeopleStore {
   const state = createState(db);
   return {
-    read: new Read(reading, createState(reading), clock),
+    read: new Read(reading, clock),
     admin: new Admin(db, state, createLanes(db, state), clock),
   };
 }

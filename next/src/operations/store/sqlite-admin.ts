@@ -1,7 +1,7 @@
 // What people change, and what `keep` does: every change of a waiting task touches its lane.
 import type { Clock } from '../../base/clock.ts';
-import type { AdminStore, Rerun, Sample } from './admin.ts';
-import type { Alarm, TaskFilter } from './read.ts';
+import type { Alarm, Rerun, Sample, TaskFilter } from './shapes.ts';
+import { Erasing } from './sqlite-erase.ts';
 import { createWalk } from './walk.ts';
 import { createCounters, STATES } from '../../store/sqlite/counters.ts';
 import { BLOCKING_MS, type Db } from '../../store/sqlite/database.ts';
@@ -45,19 +45,21 @@ const statements = (db: Db) => ({
   raise: db.sql(`insert into alarms (name, about, level, text, raised_at) values (@name, @about, @level, @text, @now)
     on conflict (name, about) do update set level = excluded.level, text = excluded.text`),
   clear: db.sql('delete from alarms where name = ? and about = ?'),
+  posted: db.sql('update alarms set posted_at = ? where name = ? and about = ?'),
   sample: db.sql(`insert into samples values (@at, @events, @duplicates, @refused, @done, @failed, @waiting, @dead)
     on conflict (at) do nothing`),
   oldSamples: db.sql('delete from samples where at < ?'),
 });
 
-export class Admin implements AdminStore {
+export class Admin {
+  readonly prune: Pruning['page'];
+  readonly erase: Erasing['erase'];
   readonly #db: Db;
   readonly #state: State;
   readonly #lanes: Lanes;
   readonly #clock: Clock;
   readonly #sql: ReturnType<typeof statements>;
   readonly #counters: ReturnType<typeof createCounters>;
-  readonly #pruning: Pruning;
   readonly #walk: Record<'tasks' | 'attempts' | 'lanes', ReturnType<typeof createWalk>>;
 
   constructor(db: Db, state: State, lanes: Lanes, clock: Clock) {
@@ -67,15 +69,19 @@ export class Admin implements AdminStore {
     this.#clock = clock;
     this.#sql = statements(db);
     this.#counters = createCounters(db);
-    this.#pruning = new Pruning(db, state);
+    const [pruning, erasing] = [new Pruning(db, state), new Erasing(db, createWalk(db, 'seq', 'events'))];
+    this.prune = (before, after) => pruning.page(before, after);
+    this.erase = (what) => erasing.erase(what);
     const [tasks, attempts] = [createWalk(db, 'event', 'tasks'), createWalk(db, 'event', 'attempts')];
     this.#walk = { tasks, attempts, lanes: createWalk(db, 'id', 'lanes') };
   }
 
+  /** False: no handler has this name. */
   pause(handler: string, paused: boolean): Promise<boolean> {
     return this.#db.write(() => this.#sql.pause.run(Number(paused), handler).changes > 0);
   }
 
+  /** Ends a handler that will not come back: its waiting tasks are skipped, its rows deleted. */
   async forget(handler: string): Promise<'forgotten' | 'loaded' | 'unknown'> {
     const row = await this.#db.query(() => this.#sql.handler.get(handler));
     if (!row) return 'unknown';
@@ -98,6 +104,7 @@ export class Admin implements AdminStore {
     return 'forgotten';
   }
 
+  /** Waiting tasks end as skipped. `event` is a number. Resolves with how many. */
   async discard({ handler = null, type = null, session = null, error = null, event }: Wish): Promise<number> {
     const filter = { handler, type, session, error };
     let discarded = 0;
@@ -126,6 +133,7 @@ export class Admin implements AdminStore {
     return lanes.length;
   }
 
+  /** One task is due now, with all its attempts. False: there is none that waits or is dead. */
   retry(name: string, event: number): Promise<boolean> {
     return this.#db.write(() => {
       const now = this.#clock.now();
@@ -143,6 +151,7 @@ export class Admin implements AdminStore {
     });
   }
 
+  /** Resolves with its number. Null: no handler has this name. */
   rerun({ from, to, filter, ...rest }: Rerun): Promise<number | null> {
     // Events without a cursor come first, as -1; a range begins behind all that have the cursor before it.
     const [after, afterSeq] = from === null ? ['-1', 0] : [String(BigInt(from) - 1n), Number.MAX_SAFE_INTEGER];
@@ -151,10 +160,12 @@ export class Admin implements AdminStore {
     return this.#db.write(() => this.#sql.addRerun.get(row) ?? null);
   }
 
+  /** Leaves a word for a process. */
   tell(name: string, value: unknown): Promise<void> {
     return this.#db.write(() => this.#state.set(name, value));
   }
 
+  /** These alarms stand, and no others. Resolves with those that were raised and cleared. */
   alarms(list: Alarm[]): Promise<{ raised: Alarm[]; cleared: Alarm[] }> {
     return this.#db.write(() => {
       const known = this.#sql.alarms.all();
@@ -167,6 +178,12 @@ export class Admin implements AdminStore {
     });
   }
 
+  /** People were told of it. */
+  posted({ name, about }: Alarm): Promise<void> {
+    return this.#db.write(() => void this.#sql.posted.run(this.#clock.now(), name, about));
+  }
+
+  /** Keeps one sample a minute for a week. */
   sample(sample: Sample): Promise<void> {
     return this.#db.write(() => {
       const at = Math.floor(this.#clock.now() / 60_000) * 60_000;
@@ -175,10 +192,10 @@ export class Admin implements AdminStore {
     });
   }
 
-  prune(before: number, after = 0): Promise<number | null> {
-    return this.#pruning.page(before, after);
-  }
-
+  /**
+   * Copies the log into the store. `restart` and `truncate` wait shortly for writers and readers. Resolves to the bytes
+   * that were in use in the log's file, which may be longer. Null: in vain.
+   */
   checkpoint(how: 'passive' | 'restart' | 'truncate'): Promise<number | null> {
     return this.#db.query(() => {
       this.#db.raw.pragma(`busy_timeout = ${CHECKPOINT_MS}`);

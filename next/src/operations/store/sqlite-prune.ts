@@ -40,8 +40,12 @@ export class Pruning {
     this.#lanes = createWalk(db, 'id', 'lanes');
   }
 
-  /** Events come in the order of their receipt, so a page with no old one is the end. */
-  async page(before: number, after: number): Promise<number | null> {
+  /**
+   * Looks at a page of events after the number `after`, and removes those that were received before this time, are passed
+   * by replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end,
+   * for events come in the order of their receipt.
+   */
+  async page(before: number, after = 0): Promise<number | null> {
     const { to = null, rows = 0, oldest } = (await this.#db.query(() => this.#sql.page.get(after))) ?? {};
     if (to !== null && Number(oldest) < before) await this.#db.write(() => this.#remove(before, after, to));
     if (rows === PAGE && Number(oldest) < before) return to;
@@ -55,14 +59,18 @@ export class Pruning {
     const counts = this.#counters();
     const events = this.#sql.old.all({ before, after, to, watermark: this.#state.cursor('watermark') });
     let floor = this.#state.cursor('floor');
+    let done = 0;
     for (const { seq, cursor } of events) {
-      for (const { handler, state } of this.#sql.tasks.all(seq)) counts.add(handler, STATES[state] ?? 'waiting', -1);
+      for (const { handler, state } of this.#sql.tasks.all(seq)) {
+        counts.add(handler, STATES[state] ?? 'waiting', -1);
+        if (STATES[state] === 'done') done++;
+      }
       this.#sql.attempts.run(seq);
       this.#sql.event.run(seq);
       if (cursor !== null && (floor === null || BigInt(cursor) > BigInt(floor))) floor = cursor;
     }
     counts.write();
-    this.#state.count({ events: -events.length });
+    this.#state.count({ events: -events.length, pruned_done: done });
     if (floor !== null) this.#state.setCursor('floor', floor);
   }
 }

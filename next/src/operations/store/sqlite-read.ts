@@ -1,39 +1,30 @@
-// What people read: lists, and one snapshot of facts, which is by index only.
+// What people read: lists of events, tasks and quarantine, each in steps that leave time to others.
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
-import type { Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
-import type {
-  EventFilter,
-  EventLine,
-  Facts,
-  HandlerFacts,
-  QuarantineLine,
-  ReadStore,
-  TaskFilter,
-  TaskLine,
-} from './read.ts';
+import type { Cause, EventFilter, EventLine, QuarantineLine, Facts, Sample, TaskFilter, TaskLine } from './shapes.ts';
 import { STATES } from '../../store/sqlite/counters.ts';
 import type { Db } from '../../store/sqlite/database.ts';
 import { NEVER } from '../../store/sqlite/lanes.ts';
 import { ORIGINS, originOf } from '../../store/sqlite/rows.ts';
-import type { State } from '../../store/sqlite/state.ts';
+import { createFacts } from './sqlite-facts.ts';
 
-/** Failing tasks that are looked at to count their lanes. */
-const FAILING = 1_000;
+/** Tasks that are looked at to group them by cause. */
+const CAUSES = 10_000;
 /** Events that one statement of a search passes. */
 const STRETCH = 10_000;
 const KEY = `case when e.cursor is null then 'i:' || e.id else 'c:' || e.cursor end`;
 const LINE = `e.seq, ${KEY} as key, e.id, cast(e.cursor as text) as cursor, e.type, e.session, e.created_at as createdAt,
   e.received_at as receivedAt, e.origin, e.origins, e.deliveries, e.body is null as erased`;
 const TASK = `h.name as handler, t.event, ${KEY} as key, e.type, t.state, t.attempts, t.crashes, t.failed_at as failedAt,
-  t.ended_at as endedAt, t.late, t.error, case when t.due_at < ${NEVER} then t.due_at end as dueAt,
+  t.ended_at as endedAt, t.late, t.error, case when t.state = 0 and t.due_at < ${NEVER} then t.due_at end as dueAt,
   t.state = 0 and coalesce(t.cursor <= l.claimed_to, 0) as running`;
 const TASKS = `tasks t join handlers h on h.id = t.handler join events e on e.seq = t.event left join lanes l on l.id = t.lane`;
 
-type Judged = Pick<HandlerFacts, 'failing' | 'dueSince' | 'heldSince'>;
 type EventRow = Omit<EventLine, 'origin' | 'origins' | 'erased'> & { origin: number; origins: number; erased: number };
 type TaskRow = Omit<TaskLine, 'state' | 'running' | 'late'> & { state: number; running: number; late: number };
+
+type CauseRow = Omit<Cause, 'handler' | 'state'>;
 
 type Statement<Row> = ReturnType<typeof Db.prototype.sql<Row>>;
 
@@ -42,39 +33,16 @@ const toLine = ({ origin, origins, erased, ...row }: EventRow): EventLine => {
   return { ...row, origin: originOf(origin), origins: all, erased: erased === 1 };
 };
 
+/** The newest tasks by the first line of their error. */
+const causesOf = (which: string): string => `select substr(error, 1, instr(error || char(10), char(10)) - 1) as error,
+  count(*) as tasks, max(coalesce(ended_at, failed_at)) as newestAt
+  from (select error, ended_at, failed_at from tasks where handler = ? and ${which} desc limit ${CAUSES})
+  where error is not null group by 1`;
+
 const statements = (db: Db) => ({
-  handlers: db.sql<Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number }>(
-    'select id, name, file, state, fault, position, paused, waiting, done, skipped, dead, failed from handlers order by name',
-  ),
-  failing: db.sql<{
-    lanes: number;
-    since: number | null;
-  }>(`select count(distinct lane) as lanes, min(failed_at) as since
-    from (select lane, failed_at from tasks where handler = ? and state = 0 and failed_at is not null
-      order by failed_at limit ${FAILING})`),
-  due: db.value<number | null>(`select min(due_at) from (
-    select * from (select due_at from lanes where handler = @id and suspect = 0 and due_at is not null order by due_at limit 1)
-    union all select * from (select due_at from lanes where handler = @id and suspect = 1 and due_at is not null order by due_at limit 1))`),
-  held: db.value<number>(`select e.received_at from tasks t join events e on e.seq = t.event
-    where t.handler = ? and t.state = 0 and t.due_at = ${NEVER} order by t.cursor limit 1`),
-  receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
-  state: db.sql<{ name: string; value: string | number; counts: 0 | 1 }>(
-    "select name, value, typeof(value) = 'integer' as counts from state where name not in ('watermark', 'floor', 'beginning', 'lane_key')",
-  ),
+  handlers: db.sql<{ id: number; name: string }>('select id, name from handlers order by name'),
   oldest: db.value<number>('select seq from events order by seq limit 1'),
   newest: db.sql<{ seq: number; at: number }>('select seq, received_at as at from events order by seq desc limit 1'),
-  newestCursor: db.value<Cursor | null>(
-    'select cast(cursor as text) from events where cursor is not null order by cursor desc limit 1',
-  ),
-  running: db.value<number>(`select count(*) from lanes l cross join tasks t on t.lane = l.id and t.state = 0
-    and t.cursor <= l.claimed_to where l.boot is not null`),
-  gaps: db.value<number>('select count(*) from gaps where closed_at is null'),
-  alarms: db.sql<Facts['alarms'][number]>(
-    'select name, about, level, text, raised_at as raisedAt from alarms order by raised_at',
-  ),
-  conflict: db.value<number | null>("select max(received_at) from quarantine where reason = 'conflict'"),
-  reruns: db.sql<Facts['reruns'][number]>(`select h.name as handler, r.tasks, r.asked_at as askedAt
-    from reruns r join handlers h on h.id = r.handler where r.ended_at is null`),
   events: db.sql<EventRow>(`select ${LINE} from events e where e.seq >= @from and e.seq < @to
     and (@type is null or e.type = @type) and (@session is null or e.session = @session)
     and (@since is null or e.received_at >= @since) and (@until is null or e.received_at <= @until)
@@ -89,6 +57,9 @@ const statements = (db: Db) => ({
     db.sql<TaskRow>(`select ${TASK} from ${TASKS} where t.event >= @from and t.event < @to and (@handler is null or h.name = @handler)
     and (@state is null or t.state = @state) and (@type is null or e.type = @type) and (@session is null or e.session = @session)
     and (@error is null or instr(t.error, @error) = 1) order by t.event desc, h.name limit @limit`),
+  failures: db.sql<CauseRow>(causesOf('state = 0 and failed_at is not null order by failed_at')),
+  deaths: db.sql<CauseRow>(causesOf('state = 3 order by cursor')),
+  samples: db.sql<Sample & { at: number }>('select * from samples where at >= ? order by at'),
   attempts: db.sql<{ n: number; at: number; error: string | null }>(`select n, at, error from attempts
     where event = ? and handler = (select id from handlers where name = ?) order by n`),
   quarantine: db.sql<
@@ -98,47 +69,15 @@ const statements = (db: Db) => ({
   quarantined: db.value<Buffer>('select body from quarantine where id = ?'),
 });
 
-export class Read implements ReadStore {
+export class Read {
   readonly #db: Db;
-  readonly #state: State;
-  readonly #clock: Clock;
+  readonly facts: () => Promise<Facts>;
   readonly #sql: ReturnType<typeof statements>;
 
-  constructor(db: Db, state: State, clock: Clock) {
+  constructor(db: Db, clock: Clock) {
     this.#db = db;
-    this.#state = state;
-    this.#clock = clock;
+    this.facts = createFacts(db, clock);
     this.#sql = statements(db);
-  }
-
-  facts(): Promise<Facts> {
-    return this.#db.read(() => {
-      const at = this.#clock.now();
-      const rows = this.#sql.state.all();
-      const counters = Object.fromEntries(
-        rows.flatMap(({ name, value, counts }) => (counts ? [[name, Number(value)]] : [])),
-      );
-      const state = Object.fromEntries(
-        rows.flatMap(({ name, value, counts }) => (counts ? [] : [[name, parsed(value)]])),
-      );
-      const { seq = 0, at: newestAt = null } = this.#sql.newest.get() ?? {};
-      return {
-        at,
-        counters,
-        state,
-        watermark: this.#state.cursor('watermark'),
-        floor: this.#state.cursor('floor'),
-        newestCursor: this.#sql.newestCursor.get() ?? null,
-        newestAt,
-        newest: seq,
-        handlers: this.#sql.handlers.all().map((row) => this.#handler(row, at)),
-        running: this.#sql.running.get() ?? 0,
-        gaps: this.#sql.gaps.get() ?? 0,
-        alarms: this.#sql.alarms.all(),
-        conflictAt: this.#sql.conflict.get() ?? null,
-        reruns: this.#sql.reruns.all(),
-      };
-    });
   }
 
   async events({ outcome, before, ...filter }: EventFilter): Promise<EventLine[]> {
@@ -161,6 +100,7 @@ export class Read implements ReadStore {
     return rows;
   }
 
+  /** By key, id or cursor. */
   event(name: string): Promise<EventLine | null> {
     const [, kind, rest = name] = /^([ci]):(.*)$/s.exec(name) ?? [];
     const isCursor = /^\d{1,19}$/.test(rest);
@@ -191,6 +131,30 @@ export class Read implements ReadStore {
     }));
   }
 
+  /** Of failing tasks and dead letters, the most frequent first. */
+  causes({ handler, state, limit }: Pick<TaskFilter, 'handler' | 'state' | 'limit'>): Promise<Cause[]> {
+    const of = (name: 'waiting' | 'dead', id: number, rows: Statement<CauseRow>) =>
+      state === undefined || state === name ? rows.all(id).map((row) => ({ state: name, ...row })) : [];
+    return this.#db.query(() =>
+      this.#sql.handlers
+        .all()
+        .filter(({ name }) => handler === undefined || name === handler)
+        .flatMap(({ id, name }) =>
+          [...of('waiting', id, this.#sql.failures), ...of('dead', id, this.#sql.deaths)].map((row) => ({
+            handler: name,
+            ...row,
+          })),
+        )
+        .toSorted((a, b) => b.tasks - a.tasks)
+        .slice(0, limit),
+    );
+  }
+
+  /** Oldest first. */
+  samples(since: number): Promise<(Sample & { at: number })[]> {
+    return this.#db.query(() => this.#sql.samples.all(since));
+  }
+
   attempts(event: number, handler: string): Promise<{ n: number; at: number; error: string | null }[]> {
     return this.#db.query(() => this.#sql.attempts.all(event, handler));
   }
@@ -204,19 +168,7 @@ export class Read implements ReadStore {
   quarantined(id: number): Promise<Buffer | null> {
     return this.#db.query(() => this.#sql.quarantined.get(id) ?? null);
   }
-
-  #handler(row: Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number }, at: number): HandlerFacts {
-    const { lanes = 0, since = null } = this.#sql.failing.get(row.id) ?? {};
-    const due = this.#sql.due.get({ id: row.id }) ?? null;
-    const times = [due, since, this.#sql.receipt.get(row.position) ?? null].filter(
-      (time) => time !== null && time <= at,
-    );
-    const dueSince = times.length > 0 ? Math.min(...times.map(Number)) : null;
-    const failing = since === null ? null : { lanes, since };
-    return { ...row, paused: row.paused === 1, failing, dueSince, heldSince: this.#sql.held.get(row.id) ?? null };
-  }
 }
 
-const parsed = (value: string | number): unknown => JSON.parse(String(value)) as unknown;
 const defined = (filter: object): object =>
   Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));

@@ -126,7 +126,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
 }
 
 /** An open transaction on a file of its own: the system ends it with the process, however that ends. */
-function lockBeside(file: string): Database.Database {
+export function lockBeside(file: string): Database.Database {
   try {
     mkdirSync(dirname(file), { recursive: true });
     const lock = new Database(`${file}-lock`, { timeout: 0 });

@@ -1,4 +1,4 @@
-// What people, metrics and alarms read of a store.
+// What people, metrics and alarms read of a store, and ask of it.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
 import type { HandlerState } from '../../store/work.ts';
@@ -21,6 +21,8 @@ export interface HandlerFacts {
   failed: number;
   /** Lanes whose tasks fail now (of the first thousand tasks), and since when. Null: none. */
   failing: { lanes: number; since: number } | null;
+  /** Tasks of its latest 200 events that ended within the last hour, and how many of them as dead letters. */
+  recent: { ended: number; dead: number };
   /** Since when its longest waiting lane or event is due. Null: none is. */
   dueSince: number | null;
   /** When its first task that waits for the watermark was received. Null: none waits for it. */
@@ -50,7 +52,7 @@ export interface Facts {
   handlers: HandlerFacts[];
   running: number;
   gaps: number;
-  alarms: (Alarm & { raisedAt: number })[];
+  alarms: (Alarm & { raisedAt: number; postedAt: number | null })[];
   /** The newest contradiction in quarantine. */
   conflictAt: number | null;
   reruns: { handler: string; tasks: number; askedAt: number }[];
@@ -114,6 +116,15 @@ export interface TaskLine {
   error: string | null;
 }
 
+/** Tasks whose errors begin with the same line. */
+export interface Cause {
+  handler: string;
+  state: TaskState;
+  error: string;
+  tasks: number;
+  newestAt: number;
+}
+
 export interface QuarantineLine {
   id: number;
   reason: string;
@@ -126,14 +137,15 @@ export interface QuarantineLine {
   bytes: number;
 }
 
-export interface ReadStore {
-  facts(): Promise<Facts>;
-  events(filter: EventFilter): Promise<EventLine[]>;
-  /** By key, id or cursor. */
-  event(name: string): Promise<EventLine | null>;
-  body(seq: number): Promise<string | null>;
-  tasks(filter: TaskFilter): Promise<TaskLine[]>;
-  attempts(event: number, handler: string): Promise<{ n: number; at: number; error: string | null }[]>;
-  quarantine(limit: number): Promise<QuarantineLine[]>;
-  quarantined(id: number): Promise<Buffer | null>;
+/** The sums since the store began; of `waiting` and `dead`, what stands. */
+export type Sample = Record<'events' | 'duplicates' | 'refused' | 'done' | 'failed' | 'waiting' | 'dead', number>;
+
+export interface Rerun {
+  handler: string;
+  only: 'all' | 'dead';
+  filter: { type?: string | undefined; session?: string | undefined; error?: string | undefined };
+  /** Cursors. Null: from the first event; to the newest. */
+  from: Cursor | null;
+  to: Cursor | null;
+  perMinute: number | null;
 }

@@ -1,0 +1,41 @@
+// A backup each day, if BACKUP_DIR is set. After a failure it is tried again each hour.
+import type { Clock } from '../base/clock.ts';
+import { describe } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
+import { backupOf, DAY_MS, HOUR_MS, MINUTE_MS, type BackupState } from '../operations/judge.ts';
+import { copyStore } from '../operations/store/copy.ts';
+import type { PeopleStore } from '../operations/store/open.ts';
+
+export interface BackupsOptions extends PeopleStore {
+  config: Pick<Config, 'BACKUP_DIR' | 'storePath'>;
+  clock: Clock;
+  log: Logger;
+}
+
+export function createBackups({ read, admin, config, clock, log }: BackupsOptions): () => Promise<number> {
+  const { BACKUP_DIR: folder, storePath } = config;
+  let failedAt = -Infinity;
+  return async () => {
+    const last = backupOf(await read.facts());
+    if (folder === undefined) {
+      if (last) await admin.tell('backup', null);
+      return Infinity;
+    }
+    const now = clock.now();
+    const isFresh = last !== null && Math.abs(now - (last.verifiedAt ?? 0)) < DAY_MS;
+    if (isFresh || clock.monotonic() - failedAt < HOUR_MS) return MINUTE_MS;
+    const state: BackupState = { since: last?.since ?? now, verifiedAt: null, file: null, error: null };
+    try {
+      const file = await copyStore(storePath, folder, now);
+      await admin.tell('backup', { ...state, verifiedAt: now, file });
+      log.info({ file }, 'a backup was written and verified');
+    } catch (error) {
+      failedAt = clock.monotonic();
+      const { message } = describe(error);
+      await admin.tell('backup', { ...state, ...last, error: message });
+      log.warn({ why: message }, 'no backup was written: trying again in an hour');
+    }
+    return MINUTE_MS;
+  };
+}

@@ -1,0 +1,128 @@
+// Checks everything that a delivery depends on, by signed test events where they pass.
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { iso } from '../base/clock.ts';
+import { describe } from '../base/errors.ts';
+import type { Config } from '../config.ts';
+import { signedHeaders } from '../service/sign.ts';
+import { createService } from '../service/service.ts';
+import { alarmsOf } from './alarms.ts';
+import { define, type OperationContext } from './define.ts';
+import { count, duration, headlineOf, SECOND_MS } from './judge.ts';
+import { post } from './post.ts';
+
+interface Finding {
+  state: 'ok' | 'warning' | 'fault';
+  text: string;
+}
+
+type Check = (context: OperationContext, config: Config) => Promise<Finding>;
+
+const ok = (text: string): Finding => ({ state: 'ok', text });
+const warning = (text: string): Finding => ({ state: 'warning', text });
+const fault = (text: string): Finding => ({ state: 'fault', text });
+
+/** Above 1 MiB and oddly spaced: a proxy that parses bodies changes it. */
+const LARGE = 1_100_000;
+
+const ANSWERS: Record<string, string> = {
+  '401': 'the signature is refused',
+  '403': 'it is refused before it reaches the kit: see the proxy',
+  '404': 'nothing is at this path: compare WEBHOOK_PATH',
+  '413': 'the proxy limits bodies: let it pass 12 MiB',
+  '415': 'the body came compressed: let the proxy pass it as it is',
+  '503': 'the store cannot be written, or the kit stops: see its log',
+  ECONNREFUSED: 'nothing listens there',
+  ENOTFOUND: 'the name is not known: see DNS',
+  TimeoutError: 'no answer within 10 s: see the firewall and the proxy',
+};
+
+/** Sends a signed `webhook.ping`, as the service's test does. Null: it was taken. */
+async function ping(
+  url: string,
+  secret: string,
+  config: Config,
+  clock: OperationContext['clock'],
+): Promise<string | null> {
+  // `receive` knows tests of our own by it: they say nothing of a webhook that is off.
+  const id = `kit_${randomUUID()}`;
+  const rest = { cursor: null, session_id: null, webhook_id: 'doctor', data: { message: 'doctor' } };
+  const event = { id, type: 'webhook.ping', created_at: iso(clock.now()), ...rest };
+  const body = Buffer.from(`${JSON.stringify(event, null, '\t')}${' '.repeat(LARGE)}\n`);
+  const about = {
+    id,
+    type: 'webhook.ping',
+    deliveryId: randomUUID(),
+    attempt: 1,
+    prefix: config.WEBHOOK_HEADER_PREFIX,
+  };
+  const timestampSeconds = Math.floor(clock.now() / SECOND_MS);
+  const failure = await post(url, body, signedHeaders({ ...about, body, secrets: [secret], timestampSeconds }));
+  return failure && `${failure}${ANSWERS[failure] ? `: ${ANSWERS[failure]}` : ''}`;
+}
+
+const CHECKS: Record<string, Check> = {
+  async receiver({ clock }, config) {
+    const url = `http://localhost:${config.PORT}${config.WEBHOOK_PATH}`;
+    for (const [n, secret] of config.WEBHOOK_SECRET.entries()) {
+      const why = await ping(url, secret, config, clock);
+      if (why) return fault(`secret ${n + 1} of WEBHOOK_SECRET: ${why}. If .env was changed, send SIGHUP to the kit`);
+    }
+    return ok(`takes deliveries that are signed with ${count(config.WEBHOOK_SECRET.length, 'secret')}`);
+  },
+  async 'public address'({ clock }, config) {
+    if (config.PUBLIC_URL === undefined)
+      return warning('PUBLIC_URL is not set, so the way through the proxy is not tried');
+    const why = await ping(config.PUBLIC_URL, config.WEBHOOK_SECRET[0] ?? '', config, clock);
+    if (!why) return ok('deliveries pass the proxy, byte for byte');
+    return fault(
+      why.startsWith('401') ? 'the proxy changes the body or the headers: let it pass them as they come' : why,
+    );
+  },
+  async service({ clock }, { API_BASE_URL: baseUrl, API_KEY: apiKey }) {
+    if (!baseUrl || !apiKey) return warning('API_BASE_URL and API_KEY are not set: what webhooks miss is not fetched');
+    const serviceFor = createService({ baseUrl, apiKey, paid: false, callsPerMinute: 2, clock });
+    await serviceFor(AbortSignal.timeout(10 * SECOND_MS)).call('ReplayEvents', { limit: 1 });
+    return ok('API_KEY may read the history');
+  },
+  async clock({ clock }, { API_BASE_URL: url }) {
+    if (!url) return warning('API_BASE_URL is not set, so the clock is compared with nothing');
+    const response = await fetch(url, {
+      method: 'HEAD',
+      redirect: 'manual',
+      signal: AbortSignal.timeout(5 * SECOND_MS),
+    });
+    const offMs = Math.abs(Date.parse(response.headers.get('date') ?? '') - clock.now());
+    if (Number.isNaN(offMs)) return warning('the service tells no time');
+    return offMs > 30 * SECOND_MS
+      ? fault(`${duration(offMs)} away from the service's: synchronise it`)
+      : ok('agrees with the service');
+  },
+  async alerts(_, { ALERT_URL: url }) {
+    if (!url) return warning('ALERT_URL is not set: alarms only stand in the status and on the page');
+    const text = 'A test by npx kit doctor: alarms come here';
+    const why = await post(url, JSON.stringify({ text, content: text, alarm: 'test', state: 'test' }));
+    return why ? fault(`ALERT_URL does not take them (${why})`) : ok('a test was taken by ALERT_URL');
+  },
+};
+
+export const doctor = define({
+  name: 'doctor',
+  about: 'checks everything that a delivery depends on; it sends signed test events and a test alarm',
+  args: z.object({}),
+  access: 'change',
+  async run(context) {
+    const config = context.config();
+    const facts = await context.read.facts();
+    const stands = alarmsOf(facts, context.disk()).map(({ name, level, text }) => ({
+      check: name,
+      ...(level === 'critical' ? fault(text) : warning(text)),
+    }));
+    const { level, text } = headlineOf(facts, []);
+    const rows = [{ check: 'status', ...(level === 'critical' ? fault(text) : ok(text)) }, ...stands];
+    for (const [check, run] of Object.entries(CHECKS))
+      rows.push({ check, ...(await run(context, config).catch((error: unknown) => fault(describe(error).message))) });
+    return rows;
+  },
+  fails: (rows) => rows.some(({ state }) => state === 'fault'),
+});
