@@ -2,6 +2,11 @@
 import { expect, test } from 'vitest';
 import { defineHandler, RetryAfter, ServiceError, Skip } from '#kit';
 import { crash, createClock, deliver, fixture, recorder, serviceError } from '#kit/testing';
+import { knownTypes, typeOf } from '../../src/wire/event-types.ts';
+
+test.each(knownTypes())('the example of %s fits its type', (type) => {
+  expect(typeOf(type)?.data.safeParse(fixture(type).data).error).toBeUndefined();
+});
 
 test('an event that is delivered twice runs once, and within the window the order of arrival does not matter', async () => {
   const events = [1, 2, 3, 4, 5, 6].map((n) => fixture('MessageReceived', { data: { body: `${n}` } }));
@@ -24,7 +29,7 @@ test('an event is late if one with a higher cursor has already left the order wi
 test('a strict handler gets its events in cursor order', async () => {
   const seen: unknown[] = [];
   const handler = defineHandler({ on: '*', order: 'strict', handle: ({ cursor }) => void seen.push(cursor) });
-  const events = [fixture('MessageReceived'), fixture('Unheard')];
+  const events = [fixture('Unheard'), fixture('Unheard', { origin: 'replay' })];
   await deliver(handler, events, { order: 'reversed', apartMs: 10_000 });
   expect(seen).toEqual(events.map(({ cursor }) => cursor));
 });

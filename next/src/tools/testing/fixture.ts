@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
 import type { EventName, EventOf } from '../../kit.ts';
-import { nearest } from '../../operations/define.ts';
+import { Refused } from '../../operations/define.ts';
 import { signedHeaders, type Signing } from '../../service/sign.ts';
 import { typeOf } from '../../wire/event-types.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
@@ -40,12 +40,12 @@ export function fixture<Type extends EventName | (string & {})>(
   const createdAt = new Date(T0 + n * 1_000).toISOString();
   const defaults = { id: `event-${n}`, cursor, sessionId: SESSION, createdAt, origin: 'webhook' as const };
   const beside = Object.keys(overrides).find((field) => !Object.hasOwn(defaults, field));
-  if (beside) throw new Error(`a fixture has no field ${beside}: put it in data, as in { data: { ${beside}: … } }`);
+  if (beside) throw new Refused(`a fixture has no field ${beside}: put it in data, as in { data: { ${beside}: … } }`);
   const event = { ...defaults, ...overrides };
   const known = typeOf(type);
   const names = Object.keys((known?.data as { shape?: object } | undefined)?.shape ?? {});
   const unknown = Object.keys(data ?? {}).find((field) => names.length > 0 && !names.includes(field));
-  if (unknown) throw new Error(`${type} in src/events.ts has no field ${unknown}: ${nearest(unknown, names)}`);
+  if (unknown) throw new Refused(`${type} in src/events.ts has no field ${unknown}: it has ${names.join(', ')}`);
   const about = { n, session: event.sessionId ?? SESSION, at: Date.parse(event.createdAt) };
   return { ...event, type, data: { ...(known?.example?.(about) as object), ...data } as Fixture<Type>['data'] };
 }
