@@ -33,7 +33,7 @@ test('each template becomes a handler and a test that imports it, once', async (
   const list = result as { template: string; what: string }[];
   expect(list.map(({ template }) => template)).toContain('auto-reply');
   for (const { template, what } of list) {
-    expect(what).toMatch(/^[A-Z].*[.:]$/);
+    expect(what).toMatch(/^[A-Z].*\.$/);
     const name = `my-${template}`;
     await run(create, { template, name });
     expect(readFileSync(join(folder, 'src/handlers', `${name}.ts`), 'utf8')).toContain(`from '#kit'`);

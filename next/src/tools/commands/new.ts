@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { z } from 'zod';
+import { loadConfigOfRun, readEnv } from '../../config.ts';
 import { define, Refused } from '../../operations/define.ts';
 
 const TEMPLATES = join(import.meta.dirname, '../../../templates');
@@ -28,7 +29,7 @@ const template = (file: string): string => readFileSync(join(TEMPLATES, file), '
 
 function list() {
   const files = readdirSync(TEMPLATES).filter((file) => /^[^.]+\.ts$/.test(file));
-  const whatOf = (file: string): string => /(?<=\/\/ ).*?[.:](?=\s)/.exec(template(file))?.[0] ?? '';
+  const whatOf = (file: string): string => /(?<=\/\/ ).*?\.(?=\s)/.exec(template(file))?.[0] ?? '';
   const found = files.toSorted().map((file) => ({ template: file.slice(0, -'.ts'.length), what: whatOf(file) }));
   return [{ template: 'handler', what: 'An empty handler.' }, ...found];
 }
@@ -42,13 +43,13 @@ export const create = define({
   }),
   first: 'template',
   access: 'change',
-  async run({ config }, { template: wanted, name }) {
+  async run(_, { template: wanted, name }) {
     if (wanted === undefined) return list();
     const names = list().map((one) => one.template);
     if (!names.includes(wanted)) throw new Refused(`there is no template ${wanted}: there are ${names.join(', ')}`);
     if (!/^[a-z0-9][\w-]{0,99}$/i.test(name))
       throw new Refused('the name is missing, or holds other signs than letters, digits, - and _');
-    const handler = join(config().handlersDir, `${name}.ts`);
+    const handler = join(loadConfigOfRun(readEnv()).handlersDir, `${name}.ts`);
     const test = resolve('test/handlers', `${name}.test.ts`);
     const there = [handler, test].find((path) => existsSync(path));
     if (there !== undefined) throw new Refused(`${there} is there already: choose another name`);

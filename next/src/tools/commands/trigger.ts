@@ -53,7 +53,8 @@ export const trigger = define({
       deliveries.push({ answer, expected, meaning });
     }
     const key = cursor === null ? `i:${about.id}` : `c:${cursor}`;
-    const words = expected === '204' ? `What became of it: npx kit explain ${key}` : 'Nothing is stored';
+    const isStored = deliveries.some(({ answer }) => answer === '204');
+    const words = isStored ? `What became of it: npx kit explain ${key}` : 'Nothing is stored';
     return { deliveries, words };
   },
   fails: ({ deliveries }) => deliveries.some(({ answer, expected }) => answer !== expected),

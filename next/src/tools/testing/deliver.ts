@@ -57,8 +57,7 @@ interface Parts extends Required<Pick<DeliverOptions, 'clock' | 'service' | 'cra
   log: Outcome['log'];
 }
 
-/** Nothing there is synced to a disk. */
-const FOLDER = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+const UNSYNCED = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 const ACCESS = { baseUrl: 'http://service.invalid/v1', apiKey: 'of the test', paid: true, callsPerMinute: 100 };
 
 /** Delivers the events, and resolves when no task waits. Only `timeoutMs` is real time. Throws what `setup` throws. */
@@ -71,7 +70,7 @@ export async function deliver<Type extends string>(
   const { clock = createClock(Math.max(0, ...deliveries.map(({ createdAt }) => Date.parse(createdAt)))) } = options;
   const log: Outcome['log'] = [];
   const loaded = { ...checkHandler(definition, name, true), file: name };
-  using folder = mkdtempDisposableSync(join(FOLDER, 'kit-deliver-'));
+  using folder = mkdtempDisposableSync(join(UNSYNCED, 'kit-deliver-'));
   const store = openSqlite(join(folder.path, 'events.db'), { clock });
   const fault = await setUp(loaded, store.work, new AsyncLocalStorage());
   if (fault !== null) throw new Error(fault);
@@ -79,10 +78,11 @@ export async function deliver<Type extends string>(
   const { play, late } = createRun({ store, clock, service, handler, crashAfter, log });
   const replay = new ReplayStore(store.db, clock);
   for (const event of deliveries) {
-    await store.ingest.accept({ readings: await readingsOf(event, replay) });
+    const [verdict] = await store.ingest.accept({ readings: await readingsOf(event, replay) });
+    if (!['new', 'duplicate'].includes(verdict ?? 'new')) console.error('deliver:', verdict, 'event', event);
     const next = clock.at + apartMs;
     if (apartMs > 0) await play(next);
-    clock.at = next;
+    clock.at = Math.max(clock.at, next);
   }
   // Strict tasks wait for replay.
   await store.ingest.accept({ readings: [], proves: { from: null, to: '9223372036854775807' as Cursor } });
@@ -93,6 +93,7 @@ export async function deliver<Type extends string>(
     const attempts = spent + Number(crashes > 0);
     return { key, state, attempts, late: aside || late.has(event), error };
   });
+  for (const line of log) if (/^failed after ctx/.test(String(line['msg']))) console.error('deliver:', line);
   // It throws outside of a test of vitest.
   const tell = (): void => console.error('deliver: the tasks of a handler on', definition.on, 'were', tasks);
   await import('vitest').then(({ onTestFailed }) => onTestFailed(tell)).catch(() => {});
@@ -147,14 +148,14 @@ function createRun(parts: Parts) {
 
   /** Until no task waits for a time up to this one. The clock jumps from one due time to the next. */
   async function play(until = Infinity): Promise<void> {
-    for (let jumps = 0; jumps < 20_000; jumps++) {
+    for (let jumps = 0; jumps < 5_000; jumps++) {
       while (await turn());
       const dueAt = firstDue.get() ?? Infinity;
       const next = dueAt > clock.at ? dueAt : clock.at + Math.ceil(process?.pool.untilRateMs() ?? 0);
       if (next > until || next === Infinity) return;
       clock.at = next;
     }
-    throw new Error('deliver: a task is put off for ever');
+    throw new Error('deliver: after 5,000 jumps of the clock a task still waits: is it put off for ever?');
   }
   return { play, late };
 }
