@@ -49,11 +49,6 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
     known.map(({ option, kind }) => [option, { type: kind === 'flag' ? 'boolean' : 'string' } as const]),
   );
   const all = { ...options, json: { type: 'boolean' } as const };
-  const unknown = parseArgs({ args: given, options: all, strict: false, tokens: true }).tokens.find(
-    (token) => token.kind === 'option' && !Object.hasOwn(all, token.name),
-  );
-  if (unknown?.kind === 'option')
-    throw new Refused(`${operation.name} has no ${unknown.rawName}: it takes --${Object.keys(all).join(', --')}`);
   const parsed = parseArgs({ args: given, options: all, allowPositionals: true });
   const { json = false, ...values } = parsed.values as Record<string, unknown>;
   const args: Record<string, unknown> = Object.fromEntries(

@@ -8,7 +8,7 @@ import { signedHeaders } from '../service/sign.ts';
 import { createService } from '../service/service.ts';
 import { alarmsOf } from './alarms.ts';
 import { define, type OperationContext } from './define.ts';
-import { count, duration, headlineOf, SECOND_MS } from './judge.ts';
+import { count, headlineOf, SECOND_MS } from './judge.ts';
 import { post } from './post.ts';
 
 interface Finding {
@@ -84,19 +84,6 @@ const CHECKS: Record<string, Check> = {
     const serviceFor = createService({ baseUrl, apiKey, paid: false, callsPerMinute: 2, clock });
     await serviceFor(AbortSignal.timeout(10 * SECOND_MS)).call('ReplayEvents', { limit: 1 });
     return ok('API_KEY may read the history');
-  },
-  async clock({ clock }, { API_BASE_URL: url }) {
-    if (!url) return warning('API_BASE_URL is not set, so the clock is compared with nothing');
-    const response = await fetch(url, {
-      method: 'HEAD',
-      redirect: 'manual',
-      signal: AbortSignal.timeout(5 * SECOND_MS),
-    });
-    const offMs = Math.abs(Date.parse(response.headers.get('date') ?? '') - clock.now());
-    if (Number.isNaN(offMs)) return warning('the service tells no time');
-    return offMs > 30 * SECOND_MS
-      ? fault(`${duration(offMs)} away from the service's: synchronise it`)
-      : ok('agrees with the service');
   },
   async alerts(_, { ALERT_URL: url }) {
     if (!url) return warning('ALERT_URL is not set: alarms only stand in the status and on the page');
