@@ -25,7 +25,7 @@ const fault = (text: string): Finding => ({ state: 'fault', text });
 /** Above 1 MiB and oddly spaced: a proxy that parses bodies changes it. */
 const LARGE = 1_100_000;
 
-const ANSWERS: Record<string, string> = {
+export const ANSWERS: Record<string, string> = {
   '401': 'the signature is refused',
   '403': 'it is refused before it reaches the kit: see the proxy',
   '404': 'nothing is at this path: compare WEBHOOK_PATH',
