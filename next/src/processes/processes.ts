@@ -44,17 +44,13 @@ export class Processes {
       args: () => [],
       env,
       log,
-      onReport() {},
     });
     this.#run = new Supervised({
       ...this.#runAs('live'),
       onReport: (report) => this.#hear(report),
       onDeath: (how) => this.#leaveOut(how),
     });
-    this.#slots = Array.from(
-      { length: SLOTS },
-      (_, n) => new Supervised({ ...this.#runAs(`suspect-${n + 1}`), onReport() {} }),
-    );
+    this.#slots = Array.from({ length: SLOTS }, (_, n) => new Supervised(this.#runAs(`suspect-${n + 1}`)));
   }
 
   start(): void {
@@ -93,7 +89,7 @@ export class Processes {
     return [this.#run, ...this.#slots, this.#keep];
   }
 
-  #runAs(role: RunArgs['role']): Omit<SupervisedOptions, 'onReport'> {
+  #runAs(role: RunArgs['role']): SupervisedOptions {
     const { env, newest, log } = this.#options;
     const args = (restart: boolean): string[] => [
       `--role=${role}`,

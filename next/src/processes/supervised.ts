@@ -23,7 +23,7 @@ export interface SupervisedOptions {
   args: (restart: boolean) => string[];
   env: () => Env;
   log: Logger;
-  onReport: (report: Report) => void;
+  onReport?: (report: Report) => void;
   /** It died and was not told to. */
   onDeath?: (how: string) => void;
 }
@@ -110,7 +110,7 @@ export class Supervised {
     }
     if (report.type === 'longer') this.#limit = Math.max(SILENT_TICKS, Math.ceil(report.ms / 1_000) + SILENT_TICKS);
     if (report.type === 'claimed') this.#claimed = true;
-    this.#options.onReport(report);
+    this.#options.onReport?.(report);
   }
 
   #died(how: string, livedMs: number): void {

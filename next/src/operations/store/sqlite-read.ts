@@ -18,7 +18,7 @@ const LINE = `e.seq, ${KEY} as key, e.id, cast(e.cursor as text) as cursor, e.ty
   e.received_at as receivedAt, e.origin, e.origins, e.deliveries, e.body is null as erased,
   (select json_group_object(h.name, t.state) from tasks t join handlers h on h.id = t.handler where t.event = e.seq) as outcomes`;
 const TASK = `h.name as handler, t.event, ${KEY} as key, e.type, t.state, t.attempts, t.crashes, t.failed_at as failedAt,
-  t.ended_at as endedAt, t.late, t.error, case when t.due_at < ${NEVER} then t.due_at end as dueAt,
+  t.ended_at as endedAt, t.late, t.error, case when t.state = 0 and t.due_at < ${NEVER} then t.due_at end as dueAt,
   t.state = 0 and coalesce(t.cursor <= l.claimed_to, 0) as running`;
 const TASKS = `tasks t join handlers h on h.id = t.handler join events e on e.seq = t.event left join lanes l on l.id = t.lane`;
 

@@ -14,20 +14,10 @@ const MINUTE_MS = 60_000;
 /** Where a rerun begins: events without a cursor come first. */
 const NO_CURSOR = '-1' as Cursor;
 
-export interface RerunPage {
-  id: number;
-  handler: number;
-  /** `all`: a task that the handler never had is made. */
-  only: 'all' | 'dead';
-  perMinute: number | null;
-  events: StoredEvent[];
-  /** Where the next page begins. Null: the rerun ends here. */
-  next: { after: Cursor; afterSeq: number } | null;
-}
-
 interface RerunRow {
   id: number;
   handler: number;
+  /** `all`: a task that the handler never had is made. */
   only: 'all' | 'dead';
   filter: string;
   after: Cursor;
@@ -36,6 +26,9 @@ interface RerunRow {
   untilSeq: number;
   perMinute: number | null;
 }
+
+/** Without events the rerun ends here. */
+export type RerunPage = RerunRow & { events: StoredEvent[] };
 
 export interface RerunParts {
   clock: Clock;
@@ -88,11 +81,7 @@ export class Reruns {
   page(handlers: number[]): Promise<RerunPage | null> {
     return this.#db.read(() => {
       const row = this.#sql.due.get(this.#parts.clock.now(), JSON.stringify(handlers));
-      if (!row) return null;
-      const events = this.#events(row).map(toEvent);
-      const last = events.at(-1);
-      const next = last ? { after: last.cursor ?? NO_CURSOR, afterSeq: last.seq } : null;
-      return { id: row.id, handler: row.handler, events, next, only: row.only, perMinute: row.perMinute };
+      return row ? { ...row, events: this.#events(row).map(toEvent) } : null;
     });
   }
 
@@ -107,15 +96,11 @@ export class Reruns {
       const changed = tasks.filter((task) => this.#one(task, page, now, counts, touched)).length;
       for (const lane of touched) lanes.touch(lane);
       counts.write();
-      const pauseMs = page.perMinute ? (MINUTE_MS * page.events.length) / page.perMinute : 0;
-      const next = page.next ?? { after: NO_CURSOR, afterSeq: 0 };
-      this.#sql.go.run({
-        id: page.id,
-        ...next,
-        nextAt: now + pauseMs,
-        tasks: changed,
-        endedAt: page.next ? null : now,
-      });
+      const { id, perMinute, events } = page;
+      const last = events.at(-1);
+      const pauseMs = perMinute ? (MINUTE_MS * events.length) / perMinute : 0;
+      const next = { after: last?.cursor ?? NO_CURSOR, afterSeq: last?.seq ?? 0, nextAt: now + pauseMs };
+      this.#sql.go.run({ id, ...next, tasks: changed, endedAt: last ? null : now });
     });
   }
 
@@ -131,18 +116,9 @@ export class Reruns {
     }
     const lane = lanes.of(task);
     const was = STATES[state];
-    if (
-      !was ||
-      this.#sql.reset.run({
-        event,
-        handler,
-        lane,
-        cursor: task.cursor ?? NO_CURSOR,
-        now,
-        least: only === 'dead' ? 3 : 1,
-      }).changes === 0
-    )
-      return false;
+    const least = only === 'dead' ? 3 : 1;
+    const cursor = task.cursor ?? NO_CURSOR;
+    if (!was || this.#sql.reset.run({ event, handler, lane, cursor, now, least }).changes === 0) return false;
     counts.add(handler, was, -1);
     counts.add(handler, 'waiting', 1);
     if (!lanes.place(lane, handler, now)) touched.add(lane);
