@@ -19,8 +19,8 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   /** One line. */
   about: string;
   args: Args;
-  /** The argument that a command takes without an option. */
-  first?: keyof z.infer<Args> & string;
+  /** The arguments that a command takes without an option, in this order. */
+  first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
   /** It may be read without more than `read`, but for these arguments. Default: if its access is `read`. */
@@ -45,7 +45,7 @@ export class Refused extends Error {}
 /** An argument, as forms and the help show it. */
 export interface Argument {
   name: string;
-  kind: 'text' | 'number' | 'flag' | 'choice';
+  kind: 'text' | 'number' | 'flag' | 'choice' | 'list';
   choices: string[];
   required: boolean;
   about: string;
@@ -53,7 +53,7 @@ export interface Argument {
   byPost: boolean;
 }
 
-const KINDS: Record<string, Argument['kind']> = { boolean: 'flag', integer: 'number', number: 'number' };
+const KINDS: Record<string, Argument['kind']> = { boolean: 'flag', integer: 'number', number: 'number', array: 'list' };
 
 export function argumentsOf({ args, byPost = [] }: Operation): Argument[] {
   const { properties = {} } = z.toJSONSchema(args, { unrepresentable: 'any' }) as {

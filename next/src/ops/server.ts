@@ -54,7 +54,7 @@ export async function startOps({ config, log, clock, read, admin }: OpsOptions):
   });
   router.get('/api', guard('read'), (ctx) => {
     ctx.body = OPERATIONS.map((operation) => {
-      const { name, about, access, reads = access === 'read', first = null } = operation;
+      const { name, about, access, reads = access === 'read', first = [] } = operation;
       return { name, about, access, reads, first, args: argumentsOf(operation) };
     });
   });

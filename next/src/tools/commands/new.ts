@@ -41,7 +41,7 @@ export const create = define({
     template: z.string().optional().describe('one of the templates, or handler: an empty one'),
     name: z.string().default('').describe('of the handler and its file: letters, digits, - and _'),
   }),
-  first: 'template',
+  first: ['template', 'name'],
   access: 'change',
   async run(_, { template: wanted, name }) {
     if (wanted === undefined) return list();

@@ -28,7 +28,7 @@ export const trigger = define({
     badSignature: flag.describe('signed with another secret: 401 is expected'),
     old: z.coerce.number().int().min(0).default(0).describe('seconds since it was signed'),
   }),
-  first: 'type',
+  first: ['type'],
   access: 'change',
   async run({ config, clock }, { type, data, set, cursor, times, url, badSignature, old }) {
     const { PORT, WEBHOOK_PATH: path, WEBHOOK_SECRET: own, WEBHOOK_HEADER_PREFIX: prefix, ...more } = config();
