@@ -92,6 +92,9 @@ const schema = z.object({
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
 });
 
+/** The kit's own. Others belong to handlers. */
+export const VARIABLES: string[] = Object.keys(schema.shape);
+
 export type Config = z.infer<typeof schema> & {
   /** The absolute path of the store's file. */
   storePath: string;

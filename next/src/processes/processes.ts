@@ -11,12 +11,14 @@ export const STOP_MS = 8_500;
 const SLOTS = 8;
 /** Above it, `run` is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
-const MEMORY = {
+const NODE = {
   // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost. The
   // main process has its limit from `npm start`: 80,000 events took it to 193 MB without, to 92 with it.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
+/** For breakpoints in handlers: `run` gets it alone. */
+const INSPECT = process.argv.filter((arg) => arg.startsWith('--inspect='));
 
 export interface ProcessesOptions {
   env: () => Env;
@@ -40,7 +42,7 @@ export class Processes {
     this.#keep = new Supervised({
       role: 'keep',
       entry: 'keep/main.ts',
-      memory: MEMORY.keep,
+      node: NODE.keep,
       args: () => [],
       env,
       log,
@@ -98,13 +100,23 @@ export class Processes {
       `--without=${JSON.stringify(this.#without)}`,
     ];
     const name = role === 'live' ? 'run' : role;
-    return { role: name, entry: 'run/main.ts', memory: MEMORY.run, args, env: () => envOfRun(env()), log };
+    return {
+      role: name,
+      entry: 'run/main.ts',
+      node: role === 'live' ? [...NODE.run, ...INSPECT] : NODE.run,
+      args,
+      env: () => envOfRun(env()),
+      log,
+    };
   }
 
   #hear(report: Report): void {
     if (report.type === 'wake') this.#keep.send({ type: 'wake' });
     if (report.type === 'loading') this.#loading = report.file;
-    if (report.type === 'ready') [this.#loading, this.#failedStarts] = [undefined, 0];
+    if (report.type === 'ready') {
+      [this.#loading, this.#failedStarts] = [undefined, 0];
+      this.#options.log.info({ handlers: report.handlers }, 'handlers are loaded');
+    }
     if (report.type !== 'alive') return;
     for (const slot of this.#slots.slice(0, report.suspects)) {
       slot.start();

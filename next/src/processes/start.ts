@@ -38,8 +38,6 @@ async function start(): Promise<void> {
   const receiver = createReceiver({ config, store, clock, log, ...wiring });
   await listen(receiver.server, 'PORT', config.PORT, config.HOST);
   processes.start();
-  const { port } = receiver.server.address() as AddressInfo;
-  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath }, 'ready for deliveries');
   flushCompileCache();
 
   let ticks = 0;
@@ -80,10 +78,14 @@ async function start(): Promise<void> {
     log.info('reloaded: secrets, handlers and variables are those of now; PORT and HOST need a restart');
   }
   onSignals(stop, reload);
+  const { port } = receiver.server.address() as AddressInfo;
+  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath }, 'ready for deliveries');
 }
 
 function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
+  // A program has started the kit, and is gone.
+  process.once('disconnect', () => void stop('disconnect'));
   // One after another: two at once would each start processes.
   let reloading = Promise.resolve();
   process.on('SIGHUP', () => void (reloading = reloading.then(reload)));

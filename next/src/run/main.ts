@@ -1,6 +1,7 @@
 // The process that runs handlers: loads their files, takes over from its predecessor, and takes turns until it is stopped.
 // With a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { url as inspectorUrl } from 'node:inspector';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
@@ -21,6 +22,7 @@ import { traceErrors, type Scope } from './stray.ts';
 const IDLE_MS = 15_000;
 /** What runs at a stop gets this long; main waits a little longer. */
 const DRAIN_MS = 7_500;
+const LONGEST_MS = 86_400_000;
 
 let suspects = 0;
 beginChild(() => suspects);
@@ -40,6 +42,8 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   log,
   onFile: (file) => say({ type: 'loading', file }),
 });
+// At a breakpoint an attempt takes as long as its developer.
+if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = LONGEST_MS;
 const store = openSqlite(config.storePath);
 const reruns = openReruns(store.db);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
