@@ -44,7 +44,7 @@ const secretList = z
     'must be one or more whsec_…, comma-separated',
   );
 
-const schema = z.object({
+export const schema = z.object({
   WEBHOOK_SECRET: secretList,
   PORT: whole(0, 65_535, 3000),
   HOST: z.string().default('0.0.0.0'),
@@ -91,9 +91,6 @@ const schema = z.object({
   ALERT_URL: url('that takes a JSON POST, without user:password@').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
 });
-
-/** The kit's own. Others belong to handlers. */
-export const VARIABLES: string[] = Object.keys(schema.shape);
 
 export type Config = z.infer<typeof schema> & {
   /** The absolute path of the store's file. */

@@ -100,23 +100,14 @@ export class Processes {
       `--without=${JSON.stringify(this.#without)}`,
     ];
     const name = role === 'live' ? 'run' : role;
-    return {
-      role: name,
-      entry: 'run/main.ts',
-      node: role === 'live' ? [...NODE.run, ...INSPECT] : NODE.run,
-      args,
-      env: () => envOfRun(env()),
-      log,
-    };
+    const node = [...NODE.run, ...(role === 'live' ? INSPECT : [])];
+    return { role: name, entry: 'run/main.ts', node, args, env: () => envOfRun(env()), log };
   }
 
   #hear(report: Report): void {
     if (report.type === 'wake') this.#keep.send({ type: 'wake' });
     if (report.type === 'loading') this.#loading = report.file;
-    if (report.type === 'ready') {
-      [this.#loading, this.#failedStarts] = [undefined, 0];
-      this.#options.log.info({ handlers: report.handlers }, 'handlers are loaded');
-    }
+    if (report.type === 'ready') [this.#loading, this.#failedStarts] = [undefined, 0];
     if (report.type !== 'alive') return;
     for (const slot of this.#slots.slice(0, report.suspects)) {
       slot.start();

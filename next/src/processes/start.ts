@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
-import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
+import { ConfigError, loadConfig, readEnv } from '../config.ts';
 import { Processes } from './processes.ts';
 import { createReceiver } from '../receive/receiver.ts';
 import { listen } from '../receive/server.ts';
@@ -69,11 +69,16 @@ async function start(): Promise<void> {
   }
 
   async function reload(): Promise<void> {
-    const changed = read(log);
-    if (!changed || stopping || isReplaced) return;
-    ({ env } = changed);
+    if (stopping || isReplaced) return;
+    try {
+      const changed = readEnv();
+      receiver.useSecrets(loadConfig(changed));
+      env = changed;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
+    }
     newest = taken.newest();
-    receiver.useSecrets(changed.config);
     await processes.reload();
     log.info('reloaded: secrets, handlers and variables are those of now; PORT and HOST need a restart');
   }
@@ -89,17 +94,6 @@ function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promis
   // One after another: two at once would each start processes.
   let reloading = Promise.resolve();
   process.on('SIGHUP', () => void (reloading = reloading.then(reload)));
-}
-
-function read(log: ReturnType<typeof createLog>): { env: ReturnType<typeof readEnv>; config: Config } | undefined {
-  try {
-    const env = readEnv();
-    return { env, config: loadConfig(env) };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
-    return undefined;
-  }
 }
 
 /** Faults that a person must put right end with 78, so that a service manager does not try again. */

@@ -22,7 +22,6 @@ import { traceErrors, type Scope } from './stray.ts';
 const IDLE_MS = 15_000;
 /** What runs at a stop gets this long; main waits a little longer. */
 const DRAIN_MS = 7_500;
-const LONGEST_MS = 86_400_000;
 
 let suspects = 0;
 beginChild(() => suspects);
@@ -43,7 +42,7 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   onFile: (file) => say({ type: 'loading', file }),
 });
 // At a breakpoint an attempt takes as long as its developer.
-if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = LONGEST_MS;
+if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = 86_400_000;
 const store = openSqlite(config.storePath);
 const reruns = openReruns(store.db);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
@@ -75,7 +74,8 @@ onOrders({ wake: () => runner.wake(), stop });
 const faults = files.flatMap(({ fault }) => fault ?? []);
 for (const fault of isLive ? faults : []) log.error({ fault }, 'a handler is left out; the others work');
 if (handlers.length === 0 && isLive) log.warn('no handlers: events are stored, but nothing handles them');
-await say({ type: 'ready', handlers: handlers.map(({ name }) => name), faults });
+if (isLive) log.info({ handlers: handlers.map(({ name }) => name) }, 'handlers are loaded');
+await say({ type: 'ready' });
 
 async function rerun(planner: Planner, spare: number[]): Promise<boolean> {
   const page = await reruns.page(spare);

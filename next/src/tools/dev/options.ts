@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describe, EXIT } from '../../base/errors.ts';
 import { readSecretFiles } from '../../base/secrets.ts';
-import { readEnv, VARIABLES, type Env } from '../../config.ts';
+import { readEnv, schema, type Env } from '../../config.ts';
 
 const USAGE = `npm run dev -- [--live] [--traffic] [--chaos] [--store <file>] [--no-open] [--inspect[=port]]
   --live     real events of your account, by API_BASE_URL and API_KEY; without it the service is simulated
@@ -31,7 +31,7 @@ export function refuse(error: unknown): never {
 /** What is for handlers, and their folder; with `live` also the access. Nothing else, so that nothing real is touched. */
 export function envOf(live: boolean): Env & { HANDLERS_DIR: string } {
   const { HANDLERS_DIR = 'src/handlers', API_BASE_URL, API_KEY, ...values } = readSecretFiles(readEnv()).values;
-  const others = Object.entries(values).filter(([name]) => !VARIABLES.includes(name.replace(/_FILE$/, '')));
+  const others = Object.entries(values).filter(([name]) => !Object.hasOwn(schema.shape, name.replace(/_FILE$/, '')));
   const real = { API_BASE_URL, API_KEY, STREAM: 'on', API_CALLS_PER_MINUTE: '24' };
   const simulated = { PAID_OPERATIONS: 'allow', RECONCILE_INTERVAL_SECONDS: '10' };
   return { ...Object.fromEntries(others), ...(live ? real : simulated), HANDLERS_DIR: resolve(HANDLERS_DIR) };
