@@ -33,9 +33,8 @@ async function start(): Promise<void> {
   let isReplaced = false;
   let stopping = false;
   const processes = new Processes({ env: () => env, newest: () => newest, log });
-  const { store, reopen, makeRoom } = taken;
-  const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced, reopen, makeRoom };
-  const receiver = createReceiver({ config, store, clock, log, ...wiring });
+  const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced };
+  const receiver = createReceiver({ ...taken, config, clock, log, ...wiring });
   await listen(receiver.server, 'PORT', config.PORT, config.HOST);
   processes.start();
   flushCompileCache();
@@ -49,9 +48,8 @@ async function start(): Promise<void> {
       void processes.stop(0);
     }
     if (isReplaced) return;
-    const states = { receive: 'up', ...processes.states() };
-    if (ticks++ % REPORT_TICKS === 0)
-      receiver.set('kit', { at: clock.now(), pid: process.pid, version, processes: states });
+    const told = { at: clock.now(), version, processes: { receive: 'up', ...processes.states() } };
+    if (ticks++ % REPORT_TICKS === 0) receiver.set('kit', told);
     void receiver.flush();
   }, TICK_MS);
 
