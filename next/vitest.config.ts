@@ -5,7 +5,10 @@ const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url
 
 export default defineConfig({
   resolve: {
-    alias: [{ find: /^#kit$/, replacement: at('./src/kit.ts') }],
+    alias: [
+      { find: /^#kit$/, replacement: at('./src/kit.ts') },
+      { find: /^#kit\/testing$/, replacement: at('./src/testing.ts') },
+    ],
   },
-  test: { include: ['test/**/*.test.ts'], maxWorkers: '100%', testTimeout: 20_000 },
+  test: { include: ['{test,templates}/**/*.test.ts'], maxWorkers: '100%', testTimeout: 20_000 },
 });

@@ -21,8 +21,6 @@ export class ConfigError extends Error {
   }
 }
 
-const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
-
 const whole = (least: number, most: number, otherwise: number) =>
   z
     .string()
@@ -46,7 +44,7 @@ const secretList = z
     'must be one or more whsec_…, comma-separated',
   );
 
-const schema = z.object({
+export const schema = z.object({
   WEBHOOK_SECRET: secretList,
   PORT: whole(0, 65_535, 3000),
   HOST: z.string().default('0.0.0.0'),
@@ -108,7 +106,7 @@ function faultsBetween(env: Env): string[] {
   if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
-  if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN'])
+  if (!['127.0.0.1', '::1', 'localhost'].includes(opsHost) && !env['OPS_TOKEN'])
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);
   if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim())
     faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: otherwise readers could change everything');
@@ -151,17 +149,14 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
   faults.push(...faultsBetween(without.includes('OPS_TOKEN') ? { ...values, OPS_HOST: undefined } : values));
   const own = faults.filter((fault) => !without.some((name) => fault.startsWith(name)));
   if (!parsed.data || own.length > 0) throw new ConfigError(own);
+  const path = resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length));
   return {
     ...parsed.data,
-    storePath: realOf(resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length))),
+    // SQLite's other files are beside the real file.
+    storePath: orUndefined(() => realpathSync(path)) ?? path,
     handlersDir: resolve(parsed.data.HANDLERS_DIR),
   };
 }
 
 /** The configuration of `run` and of commands, which get no secret that they have no use for. */
 export const loadConfigOfRun = (env: Env): Config => loadConfig(env, KEPT_FROM_RUN);
-
-/** Resolves a symbolic link to the store, because SQLite's other files are beside the real file. */
-function realOf(path: string): string {
-  return orUndefined(() => realpathSync(path)) ?? path;
-}

@@ -19,16 +19,25 @@ import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
 import { restore } from './restore.ts';
-import { shown, table } from './table.ts';
+import { shown, textOf } from './table.ts';
 
 /** A command waits this long for the store's lock. */
 const BUSY_MS = 5_000;
-/** What needs no running kit, or must not have one, is no operation of the API. */
-const COMMANDS: Operation[] = [...OPERATIONS, restore];
+const TOOLS = new URL('../tools/commands/', import.meta.url);
 
-function help(): string {
-  const width = Math.max(...COMMANDS.map(({ name }) => name.length));
-  const lines = COMMANDS.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`);
+/** With those that are no operations of the API, because they need no store. The image has no tools. */
+async function allCommands(): Promise<Operation[]> {
+  if (!existsSync(TOOLS)) return [...OPERATIONS, restore];
+  const [{ create }, { trigger }] = [
+    await import('../tools/commands/new.ts'),
+    await import('../tools/commands/trigger.ts'),
+  ];
+  return [...OPERATIONS, restore, trigger, create];
+}
+
+function help(all: Operation[]): string {
+  const width = Math.max(...all.map(({ name }) => name.length));
+  const lines = all.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`);
   return ['npx kit <command> [options] [--json]', '', ...lines, '', 'npx kit <command> --help shows its options.'].join(
     '\n',
   );
@@ -37,7 +46,7 @@ function help(): string {
 function helpOf(operation: Operation): string {
   const options = argumentsOf(operation).map(({ name, kind, choices, about }) => {
     const value = kind === 'flag' ? '' : ` ${choices.join('|') || '…'}`;
-    const shape = name === operation.first ? `[${name}]` : `${optionOf(name)}${value}`;
+    const shape = operation.first?.includes(name) ? `[${name}]` : `${optionOf(name)}${value}`;
     return `  ${shape.padEnd(18)} ${about}`.trimEnd();
   });
   return [`npx kit ${operation.name}: ${operation.about}`, ...options, '  --json'].join('\n');
@@ -46,23 +55,21 @@ function helpOf(operation: Operation): string {
 function read(operation: Operation, given: string[]): { args: Record<string, unknown>; json: boolean } {
   const known = argumentsOf(operation).map(({ name, kind }) => ({ name, kind, option: optionOf(name).slice(2) }));
   const options = Object.fromEntries(
-    known.map(({ option, kind }) => [option, { type: kind === 'flag' ? 'boolean' : 'string' } as const]),
+    known.map(({ option, kind }) => [
+      option,
+      { type: kind === 'flag' ? 'boolean' : 'string', multiple: kind === 'list' } as const,
+    ]),
   );
   const all = { ...options, json: { type: 'boolean' } as const };
-  const unknown = parseArgs({ args: given, options: all, strict: false, tokens: true }).tokens.find(
-    (token) => token.kind === 'option' && !Object.hasOwn(all, token.name),
-  );
-  if (unknown?.kind === 'option')
-    throw new Refused(`${operation.name} has no ${unknown.rawName}: it takes --${Object.keys(all).join(', --')}`);
   const parsed = parseArgs({ args: given, options: all, allowPositionals: true });
   const { json = false, ...values } = parsed.values as Record<string, unknown>;
   const args: Record<string, unknown> = Object.fromEntries(
     known.flatMap(({ name, option }) => (values[option] === undefined ? [] : [[name, values[option]]])),
   );
-  const [first, ...more] = parsed.positionals;
-  if (more.length > 0 || (first !== undefined && operation.first === undefined))
+  const { first = [] } = operation;
+  if (parsed.positionals.length > first.length)
     throw new Refused(`${operation.name} does not take ${parsed.positionals.join(' ')}: its options have names`);
-  if (first !== undefined && operation.first !== undefined) args[operation.first] = first;
+  for (const [n, value] of parsed.positionals.entries()) args[first[n] ?? ''] = value;
   return { args, json: json === true };
 }
 
@@ -97,17 +104,18 @@ async function run(operation: Operation, given: string[]): Promise<number> {
   const context = createContext();
   const result = await operation.run(context, checked(operation, args));
   context.close();
-  const text = operation.show ? operation.show(result) : table(result);
+  const text = textOf(operation.show ? operation.show(result) : result);
   const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
   return say(shown(json ? JSON.stringify(result, null, 2) : text), code);
 }
 
 async function main([name, ...rest]: string[]): Promise<number> {
-  if (name === undefined || name === '--help' || name === 'help') return say(help(), EXIT.done);
+  if (name === undefined || name === '--help' || name === 'help') return say(help(await allCommands()), EXIT.done);
   if (name === '--version') return say(`webhook-receiver-kit ${VERSION}, Node ${process.version}`, EXIT.done);
-  const operation = COMMANDS.find((one) => one.name === name);
-  const known = COMMANDS.map((one) => one.name);
-  if (!operation) return complain(`there is no command ${name}: there are ${known.join(', ')}`, EXIT.usage);
+  const known = OPERATIONS.some((one) => one.name === name) ? OPERATIONS : await allCommands();
+  const operation = known.find((one) => one.name === name);
+  if (!operation)
+    return complain(`there is no command ${name}: there are ${known.map((one) => one.name).join(', ')}`, EXIT.usage);
   if (rest.includes('--help')) return say(helpOf(operation), EXIT.done);
   try {
     return await run(operation, rest);

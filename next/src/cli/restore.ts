@@ -13,7 +13,7 @@ export const restore = define({
   name: 'restore',
   about: 'puts a backup in the place of the store; the kit must be stopped',
   args: z.object({ file: z.string().min(1) }),
-  first: 'file',
+  first: ['file'],
   access: 'change',
   async run({ config, clock }, { file }) {
     const backup = resolve(file);

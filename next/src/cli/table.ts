@@ -1,37 +1,43 @@
-// Results as text for a terminal: a list of rows as a table, anything else line by line.
+// Results as text for a terminal.
 
-export function table(result: unknown): string {
-  if (!Array.isArray(result)) return lines(result);
+/** Rows as a table; values by name line by line, and what is inside them further in. */
+export function textOf(result: unknown): string {
+  if (!Array.isArray(result)) return linesOf(result as Record<string, unknown>);
   if (result.length === 0) return 'nothing';
-  const rows = result as Record<string, unknown>[];
-  const names = Object.keys(rows[0] ?? {}).filter((name) =>
-    rows.some((row) => row[name] !== null && row[name] !== false),
-  );
-  const cells = [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
-  const widths = names.map((_, n) => Math.max(...cells.map((row) => row[n]?.length ?? 0)));
-  return cells
-    .map((row) =>
-      row
-        .map((text, n) => text.padEnd(widths[n] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  return typeof result[0] === 'object' ? tableOf(result as Record<string, unknown>[]) : result.map(cell).join('\n');
 }
 
-function lines(result: unknown): string {
-  if (typeof result !== 'object' || result === null) return cell(result);
-  return Object.entries(result)
-    .map(([name, value]) => (name === 'words' ? cell(value) : `${name}: ${cell(value)}`))
-    .join('\n');
+function linesOf(values: Record<string, unknown>): string {
+  const line = ([name, value]: [string, unknown]): string => {
+    if (name === 'words') return cell(value);
+    const isList = Array.isArray(value) && value.length > 0;
+    return `${worded(name)}: ${isList ? `\n${textOf(value)}`.replaceAll('\n', '\n  ') : cell(value) || 'none'}`;
+  };
+  return Object.entries(values).map(line).join('\n');
+}
+
+function tableOf(rows: Record<string, unknown>[]): string {
+  const isShown = (value: unknown): boolean => value !== null && value !== false;
+  const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => isShown(row[name])));
+  const cells = [names.map(worded), ...rows.map((row) => names.map((name) => cell(row[name])))];
+  const widths = names.map((_, n) => Math.max(...cells.map((row) => row[n]?.length ?? 0)));
+  const padded = (row: string[]): string => row.map((text, n) => text.padEnd(widths[n] ?? 0)).join('  ');
+  return cells.map((row) => padded(row).trimEnd()).join('\n');
 }
 
 /** What strangers wrote stays on its line. */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return '';
-  const text = Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : JSON.stringify(value);
-  return text.replaceAll(/\s+/g, ' ');
+  if (typeof value === 'string') return value.replaceAll(/\s+/g, ' ');
+  if (Array.isArray(value)) return value.map(cell).join(', ');
+  if (typeof value !== 'object') return JSON.stringify(value);
+  const shownOnes = Object.entries(value).filter(([, inner]) => inner !== null);
+  const part = ([name, inner]: [string, unknown]): string =>
+    typeof inner === 'number' ? `${inner} ${worded(name)}` : `${worded(name)} ${cell(inner)}`;
+  return shownOnes.map(part).join(', ');
 }
+
+const worded = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
 /** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */
 const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;

@@ -4,13 +4,12 @@ import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { Config } from '../config.ts';
 import { alarmsOf, type Disk } from '../operations/alarms.ts';
 import { DAY_MS } from '../operations/judge.ts';
 import { post } from '../operations/post.ts';
-import type { PeopleStore } from '../operations/store/open.ts';
 import type { Alarm, Facts } from '../operations/store/shapes.ts';
 import { logBytes } from './checkpoint.ts';
+import type { Keep, Step } from './keep.ts';
 
 const STEP_MS = 5_000;
 /** Until an alarm that was not taken is posted again. */
@@ -21,13 +20,7 @@ export function diskOf(file: string): Disk {
   return { logBytes: logBytes(file), freeBytes: bavail * bsize };
 }
 
-export interface AlarmsOptions extends PeopleStore {
-  config: Pick<Config, 'storePath' | 'ALERT_URL'>;
-  clock: Clock;
-  log: Logger;
-}
-
-export function createAlarms({ read, admin, config, clock, log }: AlarmsOptions): () => Promise<number> {
+export function createAlarms({ read, admin, config, clock, log }: Keep): Step {
   const tell = createPosts(config.ALERT_URL, clock, log);
   return async () => {
     const facts = await read.facts();
@@ -44,42 +37,32 @@ export function createAlarms({ read, admin, config, clock, log }: AlarmsOptions)
   };
 }
 
-/** One that is not taken holds up no other. */
+/** One that is not taken holds up no other. What is over is told once, as well as it goes. */
 function createPosts(url: string | undefined, clock: Clock, log: Logger) {
-  const over = new Map<string, Alarm>();
   const waits = new Map<string, number>();
-  const keyOf = ({ name, about }: Alarm): string => `${name} ${about}`;
 
   async function isTaken(to: string, alarm: Alarm, state: 'raised' | 'over'): Promise<boolean> {
-    const key = `${state} ${keyOf(alarm)}`;
-    if ((waits.get(key) ?? 0) > clock.monotonic()) return false;
-    const text = state === 'over' ? `Over: ${alarm.text}` : `${alarm.level}: ${alarm.text}`;
-    // Slack and Mattermost show `text`, Discord shows `content` of at most 2,000 characters.
     const { name, about, level } = alarm;
-    const why = await post(
-      to,
-      JSON.stringify({ text, content: text.slice(0, 2_000), alarm: name, about, level, state }),
-    );
-    if (why) {
-      waits.set(key, clock.monotonic() + AGAIN_MS);
-      log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm: trying again');
-    } else waits.delete(key);
+    const key = `${name} ${about}`;
+    if (state === 'raised' && (waits.get(key) ?? 0) > clock.monotonic()) return false;
+    const text = `${state === 'over' ? 'Over' : level}: ${alarm.text}`;
+    // Slack and Mattermost show `text`, Discord shows `content` of at most 2,000 characters.
+    const words = { text, content: text.slice(0, 2_000) };
+    const why = await post(to, JSON.stringify({ ...words, alarm: name, about, level, state }));
+    if (why) log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm');
+    waits.set(key, why ? clock.monotonic() + AGAIN_MS : 0);
     return why === null;
   }
 
   /** Resolves with those that were taken. */
   return async (list: Alarm[], known: Facts['alarms']): Promise<Alarm[]> => {
     if (url === undefined) return [];
-    const stands = new Set(list.map(keyOf));
-    const last = new Map(known.map((alarm) => [keyOf(alarm), alarm.postedAt]));
-    for (const alarm of known) if (alarm.postedAt !== null && !stands.has(keyOf(alarm))) over.set(keyOf(alarm), alarm);
-    for (const key of stands) over.delete(key);
-    const due = list.filter((alarm) => clock.now() - (last.get(keyOf(alarm)) ?? -Infinity) > DAY_MS);
-    const ended = [...over.values()].map(async (alarm) => {
-      if (await isTaken(url, alarm, 'over')) over.delete(keyOf(alarm));
-    });
-    const taken = due.map(async (alarm) => ((await isTaken(url, alarm, 'raised')) ? [alarm] : []));
-    await Promise.all(ended);
-    return (await Promise.all(taken)).flat();
+    const isSame = (one: Alarm, other: Alarm): boolean => one.name === other.name && one.about === other.about;
+    const lastOf = (alarm: Alarm): number => known.find((one) => isSame(one, alarm))?.postedAt ?? -Infinity;
+    const ended = known.filter((one) => one.postedAt !== null && !list.some((alarm) => isSame(alarm, one)));
+    const due = list.filter((alarm) => clock.now() - lastOf(alarm) > DAY_MS);
+    const told = due.map(async (alarm) => ((await isTaken(url, alarm, 'raised')) ? [alarm] : []));
+    await Promise.all(ended.map((alarm) => isTaken(url, alarm, 'over')));
+    return (await Promise.all(told)).flat();
   };
 }

@@ -99,7 +99,7 @@ const pausing = (name: 'pause' | 'resume', about: string) =>
     name,
     about,
     args: ARGS.pick({ handler: true }),
-    first: 'handler',
+    first: ['handler'],
     access: 'change',
     async run(context, { handler: which }) {
       await handlerNamed(context, which);

@@ -19,8 +19,8 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   /** One line. */
   about: string;
   args: Args;
-  /** The argument that a command takes without an option. */
-  first?: keyof z.infer<Args> & string;
+  /** The arguments that a command takes without an option, in this order. */
+  first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
   /** It may be read without more than `read`, but for these arguments. Default: if its access is `read`. */
@@ -28,8 +28,8 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   byPost?: (keyof z.infer<Args> & string)[];
   /** The result is plain JSON. Throws Refused. */
   run(context: OperationContext, args: z.infer<Args>): Promise<Result>;
-  /** For people. Default: a table. */
-  show?(result: Result): string;
+  /** What a terminal shows instead of the result. */
+  show?(result: Result): unknown;
   /** The command ends with exit code 1. */
   fails?(result: Result): boolean;
 }
@@ -45,7 +45,7 @@ export class Refused extends Error {}
 /** An argument, as forms and the help show it. */
 export interface Argument {
   name: string;
-  kind: 'text' | 'number' | 'flag' | 'choice';
+  kind: 'text' | 'number' | 'flag' | 'choice' | 'list';
   choices: string[];
   required: boolean;
   about: string;
@@ -53,7 +53,7 @@ export interface Argument {
   byPost: boolean;
 }
 
-const KINDS: Record<string, Argument['kind']> = { boolean: 'flag', integer: 'number', number: 'number' };
+const KINDS: Record<string, Argument['kind']> = { boolean: 'flag', integer: 'number', number: 'number', array: 'list' };
 
 export function argumentsOf({ args, byPost = [] }: Operation): Argument[] {
   const { properties = {} } = z.toJSONSchema(args, { unrepresentable: 'any' }) as {
@@ -89,10 +89,10 @@ export const flag = z
   .default(false);
 export const limit = z.coerce.number().int().min(1).max(1_000).default(50);
 export const cursorArg = z.string().refine((text) => parseCursor(text) !== undefined, 'must be a cursor: digits');
+/** A day, or a moment; without a zone in UTC. Unix milliseconds. */
 export const timeArg = z
-  .string()
-  .transform((text) => timeOf(text) ?? Number.NaN)
-  .refine((ms) => !Number.isNaN(ms), 'must be a time, like 2026-01-31 or 2026-01-31T12:00:00Z');
+  .union([z.iso.date(), z.iso.datetime({ offset: true, local: true })], 'must be a time, like 2026-01-31T12:00:00Z')
+  .transform((text) => Date.parse(/T.*(Z|[+-]\d\d:\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`));
 export const stateArg = z.enum(['waiting', 'done', 'skipped', 'dead']);
 export const perMinute = z.coerce.number().int().min(1).max(60_000);
 
@@ -121,19 +121,4 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
 function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
   if (code === 'invalid_type') return input === undefined ? 'is required' : `must be a ${String(issue['expected'])}`;
   return code === 'invalid_value' ? `must be one of ${(issue['values'] as string[]).join(', ')}` : undefined;
-}
-
-/**
- * Unix milliseconds of `2026-01-31` or `2026-01-31T12:00:00Z`. Without a zone the text is UTC. Undefined if it is no
- * time.
- */
-function timeOf(text: string): number | undefined {
-  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
-  const time = isDay(text.slice(0, 10)) ? Date.parse(zoned) : NaN;
-  return Number.isNaN(time) ? undefined : time;
-}
-
-/** Whether the day exists. Date.parse would read 2026-02-31 as a day of March. */
-function isDay(text: string): boolean {
-  return /^\d{4}-\d\d-\d\d$/.test(text) && iso(Date.parse(text))?.startsWith(text) === true;
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { iso } from '../base/clock.ts';
 import { count } from './judge.ts';
 import { define, flag, limit, Refused, stateArg, timeArg, withTimes } from './define.ts';
-import type { EventLine, Facts, TaskLine } from './store/shapes.ts';
+import type { Facts, TaskLine } from './store/shapes.ts';
 
 const text = z.string().min(1).optional();
 
@@ -30,7 +30,7 @@ export const events = define({
 
 export const tasks = define({
   name: 'tasks',
-  about: 'tasks of handlers, newest events first',
+  about: 'tasks of handlers: waiting ones oldest first, others newest first',
   args: z.object({
     handler: text,
     state: stateArg.optional(),
@@ -57,7 +57,7 @@ export const explain = define({
   name: 'explain',
   about: 'one event: how it came, and what each handler did with it; --data shows what it holds',
   args: z.object({ event: z.string().describe('its key, id or cursor'), data: flag }),
-  first: 'event',
+  first: ['event'],
   access: 'reveal',
   reads: true,
   byPost: ['data'],
@@ -73,28 +73,18 @@ export const explain = define({
     }));
     const body = data ? await read.body(event.seq) : undefined;
     const pending = facts.handlers.filter(({ position }) => position < event.seq).map(({ name: handler }) => handler);
-    return { event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending, ...(data && { body }) };
+    return { ...(data && { body }), event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending };
   },
-  show: ({ event, tasks: list, notYetTakenUpBy, ...rest }) => {
-    const line = event as unknown as Omit<EventLine, 'receivedAt'> & { receivedAt: string };
-    return [
-      `${line.key}  ${line.type}  received ${line.receivedAt}, first by ${line.origin}, delivered ${count(line.deliveries, 'time')}`,
-      ...list.flatMap((task) => {
-        const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
-        const tries = failures.map(({ n, at, error: why }) => `    attempt ${n} failed at ${at}: ${oneLine(why)}`);
-        return [
-          `  ${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${oneLine(error)}` : ''}`,
-          ...tries,
-        ];
-      }),
-      ...notYetTakenUpBy.map((handler) => `  ${handler}: has not taken it up yet`),
-      ...('body' in rest ? [rest.body ?? 'erased'] : []),
-    ].join('\n');
-  },
+  show: ({ event, tasks: list, ...rest }) => ({
+    ...event,
+    ...rest,
+    tasks: list.flatMap((task) => {
+      const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
+      const tries = failures.map(({ n, at, error: why }) => `  attempt ${n} failed at ${at}: ${why}`);
+      return [`${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${error}` : ''}`, ...tries];
+    }),
+  }),
 });
-
-/** What strangers wrote makes no line of its own. */
-const oneLine = (words: string | null): string => (words ?? '').replaceAll(/\s+/g, ' ');
 
 interface Told {
   waitsFor: string | null;
@@ -121,7 +111,7 @@ export const quarantine = define({
   name: 'quarantine',
   about: 'authentic bytes that are no new, readable event; with a number: its bytes',
   args: z.object({ id: z.coerce.number().int().optional(), limit }),
-  first: 'id',
+  first: ['id'],
   access: 'reveal',
   reads: true,
   byPost: ['id'],

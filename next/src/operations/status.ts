@@ -79,21 +79,12 @@ export const status = define({
     const state = statusOf(await read.facts(), disk(), version);
     return charts ? { ...state, charts: chartsOf(await read.samples(clock.now() - DAY_MS)) } : state;
   },
-  show: ({ headline, alarms, handlers, tasks, reconcile, ...rest }) =>
-    [
-      headline.text,
-      '',
-      ...alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
-      `events ${rest.events}, duplicates ${rest.duplicates}, quarantined ${rest.quarantined}, not yet taken up ${rest.behind}`,
-      `tasks: ${Object.entries(tasks)
-        .map(([name, n]) => `${n} ${name}`)
-        .join(', ')}`,
-      `history: ${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, recovered ${reconcile.recovered}, watermark ${rest.watermark ?? 'none'}, gaps ${rest.gaps}`,
-      `failures in a row: ${rest.failuresInARow} of 15`,
-      ...handlers.map(
-        ({ name, state, waiting, dead }) => `handler ${name}: ${state}, ${waiting} waiting, ${dead} dead`,
-      ),
-    ].join('\n'),
+  show: ({ headline, alarms, failuresInARow, ...rest }) => ({
+    words: headline.text,
+    alarms: alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
+    ...rest,
+    failuresInARow: `${failuresInARow} of 15`,
+  }),
 });
 
 export const handlers = define({

@@ -5,13 +5,7 @@ import { reconcileOf } from '../operations/judge.ts';
 import { statusOf } from '../operations/status.ts';
 import type { Facts } from '../operations/store/shapes.ts';
 
-const OF_HANDLER = {
-  waiting: 'waiting tasks of a handler',
-  done: 'done tasks of a handler',
-  skipped: 'skipped tasks of a handler',
-  dead: 'dead letters of a handler',
-  failed: 'failed attempts of a handler',
-} as const;
+const OF_HANDLER = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
 
 export async function metricsOf(facts: Facts, disk: Disk, version: string): Promise<{ type: string; text: string }> {
   const registers = [new Registry()];
@@ -38,13 +32,15 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
     causes.map(([name, n]) => [name.slice(8), n]),
   );
   by('tasks', 'tasks by state', 'state', Object.entries(status.tasks));
-  for (const name of ['waiting', 'done', 'skipped', 'dead', 'failed'] as const)
+  for (const name of OF_HANDLER) {
+    const help = name === 'failed' ? 'failed attempts of a handler' : `${name} tasks of a handler`;
     by(
       `handler_${name}`,
-      OF_HANDLER[name],
+      help,
       'handler',
-      facts.handlers.map((handler) => [handler.name, handler[name]]),
+      facts.handlers.map((one) => [one.name, one[name]]),
     );
+  }
   gauge('behind_events', 'events that the handler furthest behind has not taken up', status.behind);
   gauge('oldest_waiting_seconds', 'how long the longest waiting task has been due', status.oldestWaitingSeconds ?? 0);
   gauge('failures_in_a_row', 'deliveries in a row that got no 2xx', status.failuresInARow);

@@ -1,5 +1,8 @@
-// The ops port: the operations as an API, probes and metrics.
+// The ops port: the operations as an API, the page that calls it, probes and metrics.
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
+import { extname } from 'node:path';
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
@@ -17,11 +20,16 @@ import { refusal } from './access.ts';
 
 /** Bytes of a change's arguments. */
 const MOST = '64kb';
+const POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const HEADERS = {
   'X-Content-Type-Options': 'nosniff',
   'Cache-Control': 'no-store',
-  'Content-Security-Policy': "default-src 'none'",
+  'Content-Security-Policy': POLICY,
+  'Referrer-Policy': 'no-referrer',
 };
+const PAGE = new URL('page/', import.meta.url);
+/** What the page's modules import, under the same name in its import map. */
+const MODULES = ['preact', 'preact/hooks', 'htm'];
 
 export interface OpsOptions extends PeopleStore {
   config: Config;
@@ -54,16 +62,35 @@ export async function startOps({ config, log, clock, read, admin }: OpsOptions):
   });
   router.get('/api', guard('read'), (ctx) => {
     ctx.body = OPERATIONS.map((operation) => {
-      const { name, about, access, reads = access === 'read', first = null } = operation;
+      const { name, about, access, reads = access === 'read', first = [] } = operation;
       return { name, about, access, reads, first, args: argumentsOf(operation) };
     });
   });
+  addPage(router, guard('read'));
   for (const operation of OPERATIONS) addOperation(router, operation, context, { guard, log });
   const app = createApp(router, log);
   const handle = app.callback();
   const server = createServer((req, res) => void handle(req, res));
   await listen(server, 'OPS_PORT', config.OPS_PORT, config.OPS_HOST);
   return server;
+}
+
+/** The page is read at the start: its policy allows the import map by its hash, and nothing else that stands in the page. */
+function addPage(router: Router, guard: Guard): void {
+  const page = readFileSync(new URL('index.html', PAGE), 'utf8');
+  const [, map = ''] = /<script type="importmap">(.*?)<\/script>/s.exec(page) ?? [];
+  const hash = createHash('sha256').update(map).digest('base64');
+  const policy = `${POLICY}; script-src 'self' 'sha256-${hash}'; style-src 'self'; connect-src 'self'; img-src data:`;
+  const own = readdirSync(PAGE).map((name) => [name, new URL(name, PAGE)] as const);
+  const modules = MODULES.map((name) => [`${name}.js`, new URL(import.meta.resolve(name))] as const);
+  for (const [name, url] of [...own, ...modules]) {
+    const body = readFileSync(url, 'utf8');
+    router.get(name === 'index.html' ? '/' : `/page/${name}`, guard, (ctx) => {
+      ctx.set('Content-Security-Policy', policy);
+      ctx.type = extname(name);
+      ctx.body = body;
+    });
+  }
 }
 
 function createApp(router: Router, log: Logger): Koa {

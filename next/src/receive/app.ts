@@ -74,9 +74,10 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
     const skew = Math.floor(clock.now() / 1_000) - timestamp;
     if (Math.abs(skew) > toleranceSeconds) return refuse(ctx, 'clock_skew', health);
     try {
-      const verdict = await commit.accept(readDelivery(bytes));
+      const reading = readDelivery(bytes);
+      const verdict = await commit.accept(reading);
       ctx.status = 204;
-      health.accepted(verdict);
+      health.accepted(verdict, 'event' in reading && reading.event.id?.startsWith('kit_') === true);
     } catch (error) {
       if (!(error instanceof Unavailable)) throw error;
       refuse(ctx, 'store', health);

@@ -142,7 +142,6 @@ test('the doctor tells what is right, what is wrong, and what is not set', async
     'receiver ok',
     'public address fault',
     'service warning',
-    'clock warning',
     'alerts fault',
   ]);
   expect(rows[2]?.text).toMatch(/^the proxy changes/);

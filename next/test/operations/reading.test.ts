@@ -97,6 +97,19 @@ test('tasks of one event are listed by the other filters too', async () => {
   expect(await ask(world, 'tasks', { event: '1', state: 'dead' })).toEqual([]);
 });
 
+test('waiting tasks come oldest first, others newest first, and an event says what became of it', async () => {
+  const world = await createWorld([{ name: 'a' }, { name: 'b', on: ['B'] }]).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2, type: 'B' });
+  await world.settle();
+  world.store.db.raw.exec('update tasks set state = 3 where handler = 1 and event = 2');
+  const seen = async (args: object): Promise<unknown> =>
+    (await ask<Row[]>(world, 'tasks', args)).map(({ handler, key }) => `${String(handler)} ${String(key)}`);
+  expect(await seen({ state: 'waiting' })).toEqual(['a c:1', 'b c:2']);
+  expect(await seen({})).toEqual(['a c:2', 'b c:2', 'a c:1']);
+  const outcomes = (await ask<Row[]>(world, 'events')).map((row) => row['outcomes']);
+  expect(outcomes).toEqual([{ a: 'dead', b: 'waiting' }, { a: 'waiting' }]);
+});
+
 test('quarantine lists what is no event, and shows its bytes on demand', async () => {
   const world = await worldOf({ cursor: 1, type: 'A' }, { cursor: 1, type: 'B' });
   const [line] = await ask<Row[]>(world, 'quarantine');

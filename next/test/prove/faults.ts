@@ -24,7 +24,7 @@ export async function faults({ short, progress }: Options): Promise<Row[]> {
 /** Deliveries all the while. Afterwards everything is handled, and nothing was lost. */
 async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Promise<Omit<Row, 'what'>> {
   const sender = createSender(() => kit.url, 20);
-  const sending = sender.run(100, () => ({ body: 'x'.repeat(4_000) }));
+  const sending = sender.run(100, () => ({ body: 'x'.repeat(20_000) }));
   await kit.status();
   const words = await fault();
   await sleep(1_000);

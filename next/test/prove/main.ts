@@ -1,6 +1,6 @@
 // `npm run prove -- <campaign>` tries to break the promises of the README, and reports what did not hold.
 import { parseArgs } from 'node:util';
-import { table } from '../../src/cli/table.ts';
+import { textOf } from '../../src/cli/table.ts';
 import type { Options, Row } from './report.ts';
 
 const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[]>>> = {
@@ -28,7 +28,7 @@ for (const name of names) {
   const campaign = await CAMPAIGNS[name]?.();
   if (campaign) rows.push(...(await campaign({ short: values.short, progress: (line) => console.error(line) })));
 }
-console.log(table(rows.map(({ what, seen, violations }) => ({ what, seen, violations: violations.length }))));
+console.log(textOf(rows.map(({ what, seen, violations }) => ({ what, seen, violations: violations.length }))));
 for (const { what, violations } of rows) for (const one of violations.slice(0, 20)) console.log(`\n${what}: ${one}`);
 const broken = rows.filter(({ violations }) => violations.length > 0).length;
 console.log(broken === 0 ? '\nEverything held.' : `\n${broken} of ${rows.length} did not hold.`);

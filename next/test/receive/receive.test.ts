@@ -165,6 +165,17 @@ test.each(['busy', 'io', 'full'] as const)(
   },
 );
 
+test.each([
+  ['of the kit', 'kit_1', 1],
+  ['of the service', 'evt_1', 0],
+])('a test %s that is accepted leaves the failures in a row at %s', async (_, id, failures) => {
+  const kit = await startReceiver();
+  await kit.ask(BODY, { headers: kit.headers(BODY, { secret: 'whsec_wrong' }) });
+  await kit.ask(bodyOf({ id }));
+  await kit.receiver.flush();
+  expect(kit.state).toMatchObject({ failures_in_a_row: failures });
+});
+
 test('a drain answers what has begun, and refuses new connections', async () => {
   const kit = await startReceiver();
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -85,6 +85,8 @@ export interface EventLine {
   origins: Origin[];
   deliveries: number;
   erased: boolean;
+  /** By handler. */
+  outcomes: Record<string, TaskState>;
 }
 
 export interface TaskFilter {

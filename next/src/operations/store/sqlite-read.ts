@@ -15,22 +15,26 @@ const CAUSES = 10_000;
 const STRETCH = 10_000;
 const KEY = `case when e.cursor is null then 'i:' || e.id else 'c:' || e.cursor end`;
 const LINE = `e.seq, ${KEY} as key, e.id, cast(e.cursor as text) as cursor, e.type, e.session, e.created_at as createdAt,
-  e.received_at as receivedAt, e.origin, e.origins, e.deliveries, e.body is null as erased`;
+  e.received_at as receivedAt, e.origin, e.origins, e.deliveries, e.body is null as erased,
+  (select json_group_object(h.name, t.state) from tasks t join handlers h on h.id = t.handler where t.event = e.seq) as outcomes`;
 const TASK = `h.name as handler, t.event, ${KEY} as key, e.type, t.state, t.attempts, t.crashes, t.failed_at as failedAt,
-  t.ended_at as endedAt, t.late, t.error, case when t.due_at < ${NEVER} then t.due_at end as dueAt,
+  t.ended_at as endedAt, t.late, t.error, case when t.state = 0 and t.due_at < ${NEVER} then t.due_at end as dueAt,
   t.state = 0 and coalesce(t.cursor <= l.claimed_to, 0) as running`;
 const TASKS = `tasks t join handlers h on h.id = t.handler join events e on e.seq = t.event left join lanes l on l.id = t.lane`;
 
-type EventRow = Omit<EventLine, 'origin' | 'origins' | 'erased'> & { origin: number; origins: number; erased: number };
+type Numbers = Record<'origin' | 'origins' | 'erased', number>;
+type EventRow = Omit<EventLine, keyof Numbers | 'outcomes'> & Numbers & { outcomes: string };
 type TaskRow = Omit<TaskLine, 'state' | 'running' | 'late'> & { state: number; running: number; late: number };
 
 type CauseRow = Omit<Cause, 'handler' | 'state'>;
 
 type Statement<Row> = ReturnType<typeof Db.prototype.sql<Row>>;
 
-const toLine = ({ origin, origins, erased, ...row }: EventRow): EventLine => {
+const toLine = ({ origin, origins, erased, outcomes, ...row }: EventRow): EventLine => {
   const all = (Object.keys(ORIGINS) as Origin[]).filter((name) => (origins & ORIGINS[name]) > 0);
-  return { ...row, origin: originOf(origin), origins: all, erased: erased === 1 };
+  const states = Object.entries(JSON.parse(outcomes) as Record<string, number>);
+  const named = Object.fromEntries(states.map(([name, at]) => [name, STATES[at] ?? 'waiting'] as const));
+  return { ...row, origin: originOf(origin), origins: all, erased: erased === 1, outcomes: named };
 };
 
 /** The newest tasks by the first line of their error. */
@@ -39,9 +43,17 @@ const causesOf = (which: string): string => `select substr(error, 1, instr(error
   from (select error, ended_at, failed_at from tasks where handler = ? and ${which} desc limit ${CAUSES})
   where error is not null group by 1`;
 
+const tasksIn = (
+  order: 'asc' | 'desc',
+): string => `select ${TASK} from ${TASKS} where t.event >= @from and t.event < @to
+  and (@handler is null or h.name = @handler) and (@state is null or t.state = @state)
+  and (@type is null or e.type = @type) and (@session is null or e.session = @session)
+  and (@error is null or instr(t.error, @error) = 1) order by t.event ${order}, h.name limit @limit`;
+
 const statements = (db: Db) => ({
   handlers: db.sql<{ id: number; name: string }>('select id, name from handlers order by name'),
   oldest: db.value<number>('select seq from events order by seq limit 1'),
+  oldestWaiting: db.value<number | null>('select min(event) from tasks indexed by tasks_in_lane where state = 0'),
   newest: db.sql<{ seq: number; at: number }>('select seq, received_at as at from events order by seq desc limit 1'),
   events: db.sql<EventRow>(`select ${LINE} from events e where e.seq >= @from and e.seq < @to
     and (@type is null or e.type = @type) and (@session is null or e.session = @session)
@@ -53,10 +65,8 @@ const statements = (db: Db) => ({
   byId: db.sql<EventRow>(`select ${LINE} from events e where e.id = ?`),
   byCursor: db.sql<EventRow>(`select ${LINE} from events e where e.cursor = cast(? as integer)`),
   body: db.value<string | null>('select cast(body as text) from events where seq = ?'),
-  tasks:
-    db.sql<TaskRow>(`select ${TASK} from ${TASKS} where t.event >= @from and t.event < @to and (@handler is null or h.name = @handler)
-    and (@state is null or t.state = @state) and (@type is null or e.type = @type) and (@session is null or e.session = @session)
-    and (@error is null or instr(t.error, @error) = 1) order by t.event desc, h.name limit @limit`),
+  tasks: db.sql<TaskRow>(tasksIn('desc')),
+  waiting: db.sql<TaskRow>(tasksIn('asc')),
   failures: db.sql<CauseRow>(causesOf('state = 0 and failed_at is not null order by failed_at')),
   deaths: db.sql<CauseRow>(causesOf('state = 3 order by cursor')),
   samples: db.sql<Sample & { at: number }>('select * from samples where at >= ? order by at'),
@@ -87,13 +97,15 @@ export class Read {
     return rows.map(toLine);
   }
 
-  /** Newest first, a stretch at a time: a rare one may be behind millions of others, and the process must stay awake. */
-  async #search<Row>(sql: Statement<Row>, filter: object, limit: number, before?: number): Promise<Row[]> {
+  /** A stretch at a time, the newest first, or `up` from the oldest that waits: a rare one may be behind millions of others, and the process must stay awake. */
+  async #search<Row>(sql: Statement<Row>, filter: object, limit: number, before?: number, up = false): Promise<Row[]> {
     const rows: Row[] = [];
-    const oldest = await this.#db.query(() => this.#sql.oldest.get() ?? Infinity);
-    let to = before ?? (await this.#db.query(() => this.#sql.newest.get()?.seq ?? 0)) + 1;
-    for (; to > oldest && rows.length < limit; to -= STRETCH) {
-      const stretch = { ...filter, from: to - STRETCH, to, limit: limit - rows.length };
+    const { oldest: any, oldestWaiting } = this.#sql;
+    const oldest = (await this.#db.query(() => (up ? oldestWaiting : any).get())) ?? Infinity;
+    const end = before ?? (await this.#db.query(() => this.#sql.newest.get()?.seq ?? 0)) + 1;
+    for (let passed = 0; passed < end - oldest && rows.length < limit; passed += STRETCH) {
+      const from = up ? oldest + passed : end - passed - STRETCH;
+      const stretch = { ...filter, from, to: from + STRETCH, limit: limit - rows.length };
       rows.push(...(await this.#db.query(() => sql.all(stretch))));
       await setImmediate();
     }
@@ -115,14 +127,16 @@ export class Read {
     return this.#db.query(() => this.#sql.body.get(seq) ?? null);
   }
 
+  /** Waiting ones oldest first, others newest first. */
   async tasks({ event, state, ...filter }: TaskFilter): Promise<TaskLine[]> {
     const found = event === undefined ? undefined : await this.event(event);
     if (found === null) return [];
     const given = { handler: null, type: null, session: null, error: null };
     const asked = { ...given, ...defined(filter), state: state === undefined ? null : STATES.indexOf(state) };
+    const up = state === 'waiting';
     const rows = found
       ? await this.#db.query(() => this.#sql.tasks.all({ ...asked, from: found.seq, to: found.seq + 1 }))
-      : await this.#search(this.#sql.tasks, asked, filter.limit);
+      : await this.#search(up ? this.#sql.waiting : this.#sql.tasks, asked, filter.limit, undefined, up);
     return rows.map(({ state: at, running, late, ...row }) => ({
       ...row,
       state: STATES[at] ?? 'waiting',

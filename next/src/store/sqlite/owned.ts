@@ -77,7 +77,7 @@ async function within(db: Db, what: string, work: Work): Promise<void> {
   const { tx, close, failure } = createTx(db, what);
   try {
     const limit = sleep(LIMIT_MS, undefined, { signal: timer.signal }).then(() => Promise.reject(new Error(late)));
-    await Promise.race([work(tx), limit]);
+    await Promise.race([Promise.try(work, tx), limit]);
   } finally {
     timer.abort();
     close();
@@ -109,7 +109,7 @@ function createTx(db: Db, what: string): { tx: Tx; close: () => void; failure: (
   return { tx, close: () => void (isOpen = false), failure: () => failed };
 }
 
-function rowsOf(db: Db, sql: string, values: SqlValue[]): SqlRow[] {
+export function rowsOf(db: Pick<Db, 'raw'>, sql: string, values: SqlValue[]): SqlRow[] {
   const rows = db.raw
     .prepare(sql)
     .safeIntegers()

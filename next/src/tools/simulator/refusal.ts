@@ -1,7 +1,7 @@
 // A call that the service refuses: status, code, reason and envelope (contract 7).
 
 /** By status: the code, and the reason that most calls meet. */
-const ERRORS: Record<number, [code: string, reason?: string]> = {
+export const ERRORS: Record<number, [code: string, reason?: string]> = {
   400: ['VALIDATION_FAILED', 'REQUEST_INVALID'],
   401: ['UNAUTHENTICATED', 'API_AUTH_REQUIRED'],
   402: ['PAYMENT_REQUIRED'],
@@ -31,3 +31,6 @@ export class Refusal extends Error {
     return JSON.stringify({ error: { ...error, ...(this.message && { reason: this.message }) } });
   }
 }
+
+/** The answer to a call does not arrive. */
+export class Lost extends Error {}

@@ -1,0 +1,31 @@
+// The handlers, all or one: what each is at, what failed by cause, and what waits for what.
+import { button, html, table, useApi } from './parts.js';
+
+export function Handlers({ args }) {
+  const { result, error } = useApi('handlers');
+  const causes = useApi('tasks', { ...args, causes: true });
+  const waiting = useApi('tasks', { ...args, state: 'waiting' });
+  const rows = result?.map(({ name, ...row }) => ({ handler: name, ...row }));
+  const shownRows = rows?.filter(({ handler }) => (args.handler ?? handler) === handler);
+  const changes = ({ handler, state }) => [
+    ...[state === 'paused' ? 'resume' : 'pause', 'rerun'].map((name) => button(name, { handler })),
+    button('handlers', { forget: handler }, 'forget'),
+  ];
+  const columns = ['handler', 'state', 'failingSince', 'waiting', 'done', 'dead', 'behind', 'fault'];
+  return html`
+    <h1>${args.handler ?? 'Handlers'}</h1>
+    ${table({ result: shownRows, error }, { columns, actions: changes, empty: 'Files in src/handlers come here' })}
+    <h2>Failures by cause</h2>
+    ${table(causes, {
+      actions: ({ handler, state, error: cause }) =>
+        button(state === 'dead' ? 'retry' : 'discard', { handler, error: cause }),
+      empty: 'What fails comes here, by its error',
+    })}
+    <h2>Waiting tasks</h2>
+    ${table(waiting, {
+      columns: ['handler', 'key', 'type', 'waitsFor', 'attempts', 'error'],
+      actions: ({ handler, key }) => ['retry', 'discard'].map((name) => button(name, { handler, event: key })),
+      empty: 'What waits comes here, with what it waits for',
+    })}
+  `;
+}

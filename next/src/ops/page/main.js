@@ -1,0 +1,4 @@
+// The page of operators.
+import { show, views } from './page.js';
+
+show(views);

@@ -1,0 +1,46 @@
+// The frame of every view: where the location's hash leads, whether the kit answers, and the dialog of an operation.
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Events } from './events.js';
+import { Handlers } from './handlers.js';
+import { Health } from './health.js';
+import { Actions, Dialog, html, onOpen, shown, useApi } from './parts.js';
+
+export * from './parts.js';
+
+export const views = { health: Health, handlers: Handlers, events: Events };
+
+/** Views by name: another page may add one. A view gets the `status`, and as `args` what stands in the hash. */
+export function show(list) {
+  render(html`<${Frame} views=${{ ...list, actions: Actions }} />`, document.body);
+}
+
+function placeOf({ hash }) {
+  const [name, query] = hash.slice(1).split('?');
+  return { name, args: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+function Frame({ views: list }) {
+  const [{ name, args }, setPlace] = useState(placeOf(location));
+  const [asked, setAsked] = useState(null);
+  const { result: status, error, at } = useApi('status', { charts: true });
+  useEffect(() => {
+    onOpen(setAsked);
+    window.addEventListener('hashchange', () => {
+      setPlace(placeOf(location));
+      setAsked(null);
+      document.querySelector('main').focus();
+    });
+  }, []);
+  const current = Object.hasOwn(list, name) ? name : 'health';
+  document.title = status ? `${status.headline.level}: ${status.headline.text}` : 'Webhook receiver';
+  const link = (one) => html`<a href=${`#${one}`} aria-current=${one === current ? 'page' : null}>${one}</a>`;
+  return html`
+    <nav>${Object.keys(list).map(link)}</nav>
+    ${error && html`<p class="critical"><b role="alert">${error}.</b> ${at && 'What you see is from '}${shown(at)}</p>`}
+    <main tabindex="-1" class=${error ? 'old' : ''}>
+      ${status && html`<${list[current]} args=${args} status=${status} />`}
+    </main>
+    ${asked && html`<${Dialog} ...${asked} onClose=${() => setAsked(null)} />`}
+  `;
+}
