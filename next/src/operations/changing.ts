@@ -1,7 +1,8 @@
 // What people change. Nothing is changed without a filter, and many tasks go behind live work.
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
-import { cursorArg, define, flag, perMinute, Refused, type OperationContext } from './define.ts';
+import { cursorArg, flag, perMinute } from './arguments.ts';
+import { define, Refused, type OperationContext } from './define.ts';
 import type { HandlerFacts } from './store/shapes.ts';
 
 const some = (about: string) => z.string().min(1).optional().describe(about);

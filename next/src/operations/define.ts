@@ -1,7 +1,6 @@
 // What an operation is. Commands, API and page are derived from it, so that no surface lacks what another has.
 import { z } from 'zod';
 import { iso, type Clock } from '../base/clock.ts';
-import { parseCursor } from '../wire/cursor.ts';
 import type { Config } from '../config.ts';
 import type { Disk } from './alarms.ts';
 import type { PeopleStore } from './store/open.ts';
@@ -83,18 +82,6 @@ export function commandOf({ operation, args }: Remedy): string {
 
 export const optionOf = (name: string): string =>
   `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-
-export const flag = z
-  .preprocess((value) => (value === 'true' || value === '' ? true : value), z.boolean())
-  .default(false);
-export const limit = z.coerce.number().int().min(1).max(1_000).default(50);
-export const cursorArg = z.string().refine((text) => parseCursor(text) !== undefined, 'must be a cursor: digits');
-/** A day, or a moment; without a zone in UTC. Unix milliseconds. */
-export const timeArg = z
-  .union([z.iso.date(), z.iso.datetime({ offset: true, local: true })], 'must be a time, like 2026-01-31T12:00:00Z')
-  .transform((text) => Date.parse(/T.*(Z|[+-]\d\d:\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`));
-export const stateArg = z.enum(['waiting', 'done', 'skipped', 'dead']);
-export const perMinute = z.coerce.number().int().min(1).max(60_000);
 
 /** Every time in the result of a store becomes ISO 8601, UTC: fields whose names end in At. */
 export function withTimes(row: object): Record<string, unknown> {

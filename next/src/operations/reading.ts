@@ -1,26 +1,14 @@
 // What people look at: events, tasks, quarantine, and the whole story of one event.
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
-import { count } from './judge.ts';
-import { define, flag, limit, Refused, stateArg, timeArg, withTimes } from './define.ts';
+import { eventFilter, flag, limit, taskFilter } from './arguments.ts';
+import { define, Refused, withTimes } from './define.ts';
 import type { Facts, TaskLine } from './store/shapes.ts';
-
-const text = z.string().min(1).optional();
 
 export const events = define({
   name: 'events',
   about: 'stored events, newest first',
-  args: z.object({
-    type: text,
-    session: text,
-    sender: text.describe('exactly'),
-    text: text.describe('anywhere in the body'),
-    since: timeArg.optional(),
-    until: timeArg.optional(),
-    outcome: stateArg.optional().describe('of any handler'),
-    before: z.coerce.number().int().optional().describe('the number of an event: older ones'),
-    limit,
-  }),
+  args: eventFilter,
   access: 'reveal',
   reads: true,
   // They ask what strangers wrote, and a URL must not hold a phone number.
@@ -31,25 +19,13 @@ export const events = define({
 export const tasks = define({
   name: 'tasks',
   about: 'tasks of handlers: waiting ones oldest first, others newest first',
-  args: z.object({
-    handler: text,
-    state: stateArg.optional(),
-    type: text,
-    session: text,
-    error: text.describe('how it begins'),
-    event: text,
-    causes: flag.describe('groups of the same error'),
-    limit,
-  }),
+  args: taskFilter.extend({ causes: flag.describe('groups of the same error') }),
   access: 'read',
   async run({ read, clock }, { causes, ...filter }) {
     if (causes) return (await read.causes(filter)).map(withTimes);
     const facts = await read.facts();
     const list = await read.tasks(filter);
-    return list.map((task): Record<string, unknown> => {
-      const { handler, key, type, state, ...rest } = withTimes(task);
-      return { handler, key, type, state, waitsFor: waitsFor(task, facts, clock.now()), ...rest };
-    });
+    return list.map((task) => rowOf(task, facts, clock.now()));
   },
 });
 
@@ -67,8 +43,7 @@ export const explain = define({
     const facts = await read.facts();
     const list = await read.tasks({ event: event.key, limit: 1_000 });
     const told = list.map(async (task) => ({
-      ...withTimes(task),
-      waitsFor: waitsFor(task, facts, clock.now()),
+      ...rowOf(task, facts, clock.now()),
       failures: (await read.attempts(event.seq, task.handler)).map(withTimes),
     }));
     const body = data ? await read.body(event.seq) : undefined;
@@ -78,17 +53,14 @@ export const explain = define({
   show: ({ event, tasks: list, ...rest }) => ({
     ...event,
     ...rest,
-    tasks: list.flatMap((task) => {
-      const { handler, state, attempts, error, waitsFor: words, failures } = task as unknown as TaskLine & Told;
-      const tries = failures.map(({ n, at, error: why }) => `  attempt ${n} failed at ${at}: ${why}`);
-      return [`${handler}: ${words ?? state}, ${count(attempts, 'attempt')}${error ? `, ${error}` : ''}`, ...tries];
-    }),
+    tasks: list.map(({ failures: _, ...task }) => task),
+    failedAttempts: list.flatMap(({ handler, failures }) => failures.map((one) => ({ handler, ...one }))),
   }),
 });
 
-interface Told {
-  waitsFor: string | null;
-  failures: { n: number; at: string; error: string | null }[];
+function rowOf(task: TaskLine, facts: Facts, now: number) {
+  const { handler, key, type, state, ...rest } = withTimes(task);
+  return { handler, key, type, state, waitsFor: waitsFor(task, facts, now), ...rest };
 }
 
 /** Null: it has ended. */

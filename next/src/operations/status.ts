@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
 import { alarmsOf, type Disk } from './alarms.ts';
-import { define, flag, Refused } from './define.ts';
+import { flag } from './arguments.ts';
+import { define, Refused } from './define.ts';
 import {
   behindOf,
   DAY_MS,

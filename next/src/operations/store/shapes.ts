@@ -1,9 +1,11 @@
 // What people, metrics and alarms read of a store, and ask of it.
+import type { z } from 'zod';
+import type { eventFilter, stateArg, taskFilter } from '../arguments.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
 import type { HandlerState } from '../../store/work.ts';
 
-export type TaskState = 'waiting' | 'done' | 'skipped' | 'dead';
+export type TaskState = z.infer<typeof stateArg>;
 
 export interface HandlerFacts {
   id: number;
@@ -58,19 +60,7 @@ export interface Facts {
   reruns: { handler: string; tasks: number; askedAt: number }[];
 }
 
-export interface EventFilter {
-  type?: string | undefined;
-  session?: string | undefined;
-  /** Exactly, and within the body. */
-  sender?: string | undefined;
-  text?: string | undefined;
-  since?: number | undefined;
-  until?: number | undefined;
-  outcome?: TaskState | undefined;
-  /** Below this number. */
-  before?: number | undefined;
-  limit: number;
-}
+export type EventFilter = z.infer<typeof eventFilter>;
 
 export interface EventLine {
   seq: number;
@@ -89,17 +79,7 @@ export interface EventLine {
   outcomes: Record<string, TaskState>;
 }
 
-export interface TaskFilter {
-  handler?: string | undefined;
-  state?: TaskState | undefined;
-  type?: string | undefined;
-  session?: string | undefined;
-  /** How its error begins. */
-  error?: string | undefined;
-  /** The key, id or cursor of its event. */
-  event?: string | undefined;
-  limit: number;
-}
+export type TaskFilter = z.infer<typeof taskFilter>;
 
 export interface TaskLine {
   handler: string;

@@ -2,7 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { orUndefined } from '../../base/errors.ts';
-import { cursorArg, define, flag } from '../../operations/define.ts';
+import { cursorArg, flag } from '../../operations/arguments.ts';
+import { define } from '../../operations/define.ts';
 import { ANSWERS } from '../../operations/doctor.ts';
 import { post } from '../../operations/post.ts';
 import { typeOf } from '../../wire/event-types.ts';
