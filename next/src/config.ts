@@ -44,7 +44,7 @@ const secretList = z
     'must be one or more whsec_…, comma-separated',
   );
 
-const schema = z.object({
+export const schema = z.object({
   WEBHOOK_SECRET: secretList,
   PORT: whole(0, 65_535, 3000),
   HOST: z.string().default('0.0.0.0'),

@@ -59,7 +59,7 @@ export interface Context {
    * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`, for
    * at most one second. Throws if the claim is gone: the attempt has timed out, or another process was given the task.
    */
-  complete(work: (tx: Tx) => void | Promise<void>): Promise<void>;
+  complete(work: (tx: Tx) => unknown): Promise<void>;
 }
 
 /** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are added. */

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../src/base/clock.ts';
 import { orUndefined } from '../src/base/errors.ts';
-import { freePort } from '../src/tools/demo/receiver.ts';
+import { freePort } from '../src/tools/sandbox.ts';
 import { signedHeaders } from '../src/service/sign.ts';
 
 export const SECRET = 'whsec_of_the_tests';

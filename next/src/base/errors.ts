@@ -72,15 +72,10 @@ function isOurs(place: string): boolean {
   return place.startsWith(SRC) && !/^events\.ts:|(^|\/)handlers\//.test(place.slice(SRC.length));
 }
 
-/** The first place in the stack that is not in the kit's own code, as `file:line`. Null if there is none. */
-export function handlersLine(stack = ''): string | null {
-  return placesIn(stack).find((place) => !isOurs(place)) ?? null;
-}
-
 function firstLine(stack: string): string | null {
   // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d{1,6})\n/.exec(stack)?.[1];
-  return unreadable && isFile(unreadable) ? unreadable : handlersLine(stack);
+  return unreadable && isFile(unreadable) ? unreadable : (placesIn(stack).find((place) => !isOurs(place)) ?? null);
 }
 
 function placesIn(stack: string): string[] {

@@ -72,4 +72,4 @@ async function stop(): Promise<void> {
 }
 
 onOrders({ wake: () => reconciler?.wake(), stop });
-await say({ type: 'ready', handlers: [], faults: [] });
+await say({ type: 'ready' });

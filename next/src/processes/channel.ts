@@ -8,8 +8,8 @@ export type Report =
   | { type: 'longer'; ms: number }
   /** `run` begins to load or to set up this file. */
   | { type: 'loading'; file: string }
-  /** It works. `handlers`: the names of those that are loaded; `faults`: of those that are not, with remedies. */
-  | { type: 'ready'; handlers: string[]; faults: string[] }
+  /** It works. */
+  | { type: 'ready' }
   /** It has claimed a task since it began, so its death brings the task nearer to its end. Sent once. */
   | { type: 'claimed' }
   /** Another process has work: `keep`, because strict tasks wait. */

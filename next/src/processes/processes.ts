@@ -11,12 +11,14 @@ export const STOP_MS = 8_500;
 const SLOTS = 8;
 /** Above it, `run` is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
-const MEMORY = {
+const NODE = {
   // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost. The
   // main process has its limit from `npm start`: 80,000 events took it to 193 MB without, to 92 with it.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
+/** For breakpoints in handlers: `run` gets it alone. */
+const INSPECT = process.argv.filter((arg) => arg.startsWith('--inspect='));
 
 export interface ProcessesOptions {
   env: () => Env;
@@ -40,7 +42,7 @@ export class Processes {
     this.#keep = new Supervised({
       role: 'keep',
       entry: 'keep/main.ts',
-      memory: MEMORY.keep,
+      node: NODE.keep,
       args: () => [],
       env,
       log,
@@ -98,7 +100,8 @@ export class Processes {
       `--without=${JSON.stringify(this.#without)}`,
     ];
     const name = role === 'live' ? 'run' : role;
-    return { role: name, entry: 'run/main.ts', memory: MEMORY.run, args, env: () => envOfRun(env()), log };
+    const node = [...NODE.run, ...(role === 'live' ? INSPECT : [])];
+    return { role: name, entry: 'run/main.ts', node, args, env: () => envOfRun(env()), log };
   }
 
   #hear(report: Report): void {

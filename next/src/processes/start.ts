@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
-import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
+import { ConfigError, loadConfig, readEnv } from '../config.ts';
 import { Processes } from './processes.ts';
 import { createReceiver } from '../receive/receiver.ts';
 import { listen } from '../receive/server.ts';
@@ -33,13 +33,10 @@ async function start(): Promise<void> {
   let isReplaced = false;
   let stopping = false;
   const processes = new Processes({ env: () => env, newest: () => newest, log });
-  const { store, reopen, makeRoom } = taken;
-  const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced, reopen, makeRoom };
-  const receiver = createReceiver({ config, store, clock, log, ...wiring });
+  const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced };
+  const receiver = createReceiver({ ...taken, config, clock, log, ...wiring });
   await listen(receiver.server, 'PORT', config.PORT, config.HOST);
   processes.start();
-  const { port } = receiver.server.address() as AddressInfo;
-  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath }, 'ready for deliveries');
   flushCompileCache();
 
   let ticks = 0;
@@ -51,9 +48,8 @@ async function start(): Promise<void> {
       void processes.stop(0);
     }
     if (isReplaced) return;
-    const states = { receive: 'up', ...processes.states() };
-    if (ticks++ % REPORT_TICKS === 0)
-      receiver.set('kit', { at: clock.now(), pid: process.pid, version, processes: states });
+    const told = { at: clock.now(), version, processes: { receive: 'up', ...processes.states() } };
+    if (ticks++ % REPORT_TICKS === 0) receiver.set('kit', told);
     void receiver.flush();
   }, TICK_MS);
 
@@ -71,33 +67,31 @@ async function start(): Promise<void> {
   }
 
   async function reload(): Promise<void> {
-    const changed = read(log);
-    if (!changed || stopping || isReplaced) return;
-    ({ env } = changed);
+    if (stopping || isReplaced) return;
+    try {
+      const changed = readEnv();
+      receiver.useSecrets(loadConfig(changed));
+      env = changed;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
+    }
     newest = taken.newest();
-    receiver.useSecrets(changed.config);
     await processes.reload();
     log.info('reloaded: secrets, handlers and variables are those of now; PORT and HOST need a restart');
   }
   onSignals(stop, reload);
+  const { port } = receiver.server.address() as AddressInfo;
+  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath }, 'ready for deliveries');
 }
 
 function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
+  // A program has started the kit, and is gone.
+  process.once('disconnect', () => void stop('disconnect'));
   // One after another: two at once would each start processes.
   let reloading = Promise.resolve();
   process.on('SIGHUP', () => void (reloading = reloading.then(reload)));
-}
-
-function read(log: ReturnType<typeof createLog>): { env: ReturnType<typeof readEnv>; config: Config } | undefined {
-  try {
-    const env = readEnv();
-    return { env, config: loadConfig(env) };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
-    return undefined;
-  }
 }
 
 /** Faults that a person must put right end with 78, so that a service manager does not try again. */

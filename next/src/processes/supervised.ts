@@ -18,7 +18,8 @@ export interface SupervisedOptions {
   role: string;
   /** Relative to src. */
   entry: string;
-  memory: string[];
+  /** Options of node. */
+  node: string[];
   /** At each start. `restart`: this main process has had this role before. */
   args: (restart: boolean) => string[];
   env: () => Env;
@@ -52,12 +53,12 @@ export class Supervised {
 
   start(): void {
     if (this.isRunning() || this.#stopping) return;
-    const { entry, memory, args, env } = this.#options;
+    const { entry, node, args, env } = this.#options;
     const since = performance.now();
     const file = fileURLToPath(new URL(`../${entry}`, import.meta.url));
     const child = fork(file, args(this.#restart), {
       env: { NODE_COMPILE_CACHE: CACHE, ...env() },
-      execArgv: [...process.execArgv, ...memory],
+      execArgv: [...process.execArgv, ...node],
     });
     this.#child = child;
     this.#restart = true;
@@ -82,6 +83,8 @@ export class Supervised {
 
   /** Each second. */
   tick(): void {
+    // At a breakpoint it gives no sign.
+    if (this.#options.node.some((option) => option.startsWith('--inspect'))) return;
     if (this.#child && ++this.#silent === this.#limit) {
       this.#options.log.error({ role: this.#options.role, seconds: this.#limit }, 'no sign of life: killing it');
       this.#child.kill('SIGKILL');

@@ -1,6 +1,7 @@
 // The process that runs handlers: loads their files, takes over from its predecessor, and takes turns until it is stopped.
 // With a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { url as inspectorUrl } from 'node:inspector';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
@@ -40,6 +41,8 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   log,
   onFile: (file) => say({ type: 'loading', file }),
 });
+// At a breakpoint an attempt takes as long as its developer.
+if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = 86_400_000;
 const store = openSqlite(config.storePath);
 const reruns = openReruns(store.db);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
@@ -71,7 +74,8 @@ onOrders({ wake: () => runner.wake(), stop });
 const faults = files.flatMap(({ fault }) => fault ?? []);
 for (const fault of isLive ? faults : []) log.error({ fault }, 'a handler is left out; the others work');
 if (handlers.length === 0 && isLive) log.warn('no handlers: events are stored, but nothing handles them');
-await say({ type: 'ready', handlers: handlers.map(({ name }) => name), faults });
+if (isLive) log.info({ handlers: handlers.map(({ name }) => name) }, 'handlers are loaded');
+await say({ type: 'ready' });
 
 async function rerun(planner: Planner, spare: number[]): Promise<boolean> {
   const page = await reruns.page(spare);

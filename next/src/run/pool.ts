@@ -6,6 +6,7 @@ import type { Claim, Claimed, Ended, Outcome, WorkStore } from '../store/work.ts
 import { startAttempt, type Attempt, type AttemptOptions } from './attempt.ts';
 import { readEvent, type EventCache } from './event.ts';
 import type { Loaded } from './load.ts';
+import { attemptOf } from './outcome.ts';
 import { CHAIN_MS, chainOf, freeFor, roomFor, type Load } from './places.ts';
 
 /** A claimed chain that has not begun by then goes back. */
@@ -169,6 +170,9 @@ export class Pool {
     const outcome = await attempt.done;
     this.#active.delete(attempt);
     const ms = this.#now() - began;
+    const about = { handler: worker.handler.name, key: event.key, type: event.event?.type, origin: event.origin };
+    const how = { attempt: attemptOf(task), outcome: outcome?.as ?? 'gone back', ms: Math.round(ms) };
+    this.#options.log.debug({ ...about, ...how }, 'an attempt has ended');
     worker.meanMs = worker.meanMs === null ? ms : worker.meanMs + WEIGHT * (ms - worker.meanMs);
     return outcome;
   }

@@ -126,6 +126,24 @@ test('a send needs a quote for the same request, uses it once, and is found in t
   expect(await call(service, '/messages/send', { request, billing })).toMatchObject({ status: 409 });
   const { json } = await call(service, '/rpc/ListMessages', { request: {} });
   expect(json['messages']).toMatchObject([{ body: 'hello', idempotency_key: 'k', from_me: true }]);
+  const [message] = json['messages'] as Fields[];
+  const told = service.history.all().map(({ type, data }) => [type, data['message_id']]);
+  expect(told).toEqual(['MessageSent', 'MessageStatusUpdated'].map((type) => [type, message?.['id']]));
+});
+
+test('conversations follow from the messages, and a message that is no text has a file', async () => {
+  const service = await serviceOf();
+  const [one] = service.emit(1, 'MessageReceived', { from: '1', message_type: 'image', body: 'look' });
+  service.emit(1, 'MessageReceived', { from: '2' });
+  const { json } = await call(service, '/rpc/ListConversations', { request: { limit: 1 } });
+  expect(json['conversations']).toMatchObject([{ peer_phone: '1', last_message_preview: 'look', unread_count: 1 }]);
+  const request = { cursor: json['next_cursor'], limit: 1 };
+  const next = (await call(service, '/rpc/ListConversations', { request })).json;
+  expect(next).toMatchObject({ conversations: [{ peer_phone: '2' }], next_cursor: '' });
+  const media = (id: unknown) =>
+    fetch(`${service.url}/media/${String(id)}`, { headers: { authorization: `Bearer ${service.key}` } });
+  expect((await media(one?.data['message_id'])).status).toBe(200);
+  expect((await media('another')).status).toBe(404);
 });
 
 test('the account has 120 calls a minute', async () => {
@@ -146,11 +164,70 @@ test('errors have an envelope whose request id is in the header, too', async () 
   expect(await call(service, '/rpc/ReplayEvents', {})).toMatchObject({ reason: 'RPC_REQUEST_INVALID' });
 });
 
-test('a fault of the console fails one call, of the name that it was given', async () => {
+test.each<[line: string, status: number, reason: string | undefined, sent: number]>([
+  ['fault 429 messages/send', 429, 'RATE_LIMITED', 0],
+  ['fault 403 API_KEY_IP_FORBIDDEN', 403, 'API_KEY_IP_FORBIDDEN', 0],
+  ['fault undone messages/send', 503, 'OUTCOME_UNCERTAIN', 0],
+  ['fault 504', 504, 'RPC_DEADLINE_EXCEEDED', 1],
+  ['fault lost messages/send', 0, undefined, 1],
+])('after %s, the next send gets %i %s, and %i messages are sent', async (line, status, reason, sent) => {
   const service = await serviceOf();
-  answerTo(service, 'fault 503 OUTCOME_UNCERTAIN ListMessages');
-  expect(await replay(service)).toMatchObject({ status: 200 });
-  const list = { request: {} };
-  expect(await call(service, '/rpc/ListMessages', list)).toMatchObject({ status: 503, reason: 'OUTCOME_UNCERTAIN' });
-  expect(await call(service, '/rpc/ListMessages', list)).toMatchObject({ status: 200 });
+  const request = { to: '15550100' };
+  const { json } = await call(service, '/billing/quotes', { operation: 'messages/send', request });
+  answerTo(service, line);
+  const lost = { status: 0, reason: undefined };
+  const answer = await call(service, '/messages/send', { request, billing: json }).catch(() => lost);
+  expect(answer).toMatchObject({ status, reason });
+  expect((await call(service, '/rpc/ListMessages', { request: {} })).json['messages']).toHaveLength(sent);
+});
+
+test('faults last as long as they were asked for; replay lies on demand', async () => {
+  const service = await serviceOf();
+  for (const line of ['fault 429 2 ReplayEvents', 'fault reset', 'fault 503 ListMessages']) answerTo(service, line);
+  const statuses = [await replay(service), await replay(service)].map(({ status }) => status);
+  expect(statuses).toEqual([429, 429]);
+  expect((await replay(service)).json).toMatchObject({ events: [], reset_required: true });
+  expect((await replay(service)).json).toMatchObject({ reset_required: false });
+  expect(await call(service, '/rpc/ListMessages', { request: {} })).toMatchObject({ status: 503 });
+});
+
+test('a revoked key ends streams and deliveries; another one works', async () => {
+  const service = await serviceOf({ url: 'http://127.0.0.1:1' });
+  const headers = { authorization: `Bearer ${service.key}` };
+  const stream = await fetch(`${service.url}/events`, { headers });
+  const key = /API_KEY=(\S+)/.exec(answerTo(service, 'revoke'))?.[1] ?? '';
+  expect(await stream.text()).toContain('event: error\ndata: {"error":{"code":"UNAUTHENTICATED"');
+  expect(await replay(service)).toMatchObject({ status: 401, reason: 'API_AUTH_REVOKED' });
+  expect(await call(service, '/rpc/ReplayEvents', { request: {} }, key)).toMatchObject({ status: 200 });
+  expect(service.webhook.state()).toBe('disabled');
+});
+
+test('the test event has no cursor, comes once a minute, and not to a webhook that is off', async () => {
+  const { url, got } = await receiverOf();
+  const service = await serviceOf({ url });
+  answerTo(service, 'ping');
+  await until('the delivery', () => got.length === 1);
+  expect(JSON.parse(got[0]?.body ?? '')).toMatchObject({ type: 'webhook.ping', cursor: null, session_id: null });
+  expect(answerTo(service, 'ping')).toBe('refused: 429 WEBHOOK_TEST_RATE_LIMITED');
+  answerTo(service, 'disable');
+  expect(answerTo(service, 'ping')).toBe('refused: 409 WEBHOOK_DISABLED');
+});
+
+test('chaos loses, doubles, shuffles and delays deliveries', async () => {
+  const { url, got } = await receiverOf();
+  const draws = [0, 0.1, 0, 0.3, 0, 0.6, 1, 0, 0.9, 1, 0.99];
+  const service = await serviceOf({ url, random: () => draws.shift() ?? 0 });
+  answerTo(service, 'chaos 50');
+  const [, doubled, shuffled, late, calm] = service.emit(5).map(({ id }) => id);
+  await until('the deliveries', () => got.length === 5);
+  const ids = got.map(({ headers }) => headers['x-svc-event-id']);
+  const times = [doubled, shuffled, late, calm].map((id) => ids.filter((one) => one === id).length);
+  expect(times).toEqual([2, 1, 1, 1]);
+});
+
+test('the cursors of an earlier service are those of events that came before the first', async () => {
+  const service = await serviceOf({ firstCursor: 100n, earlier: true });
+  service.emit();
+  expect((await replay(service, { after_cursor: '99' })).json).toMatchObject({ events: [{ cursor: '100' }] });
+  expect(await replay(service, { after_cursor: '101' })).toMatchObject({ reason: 'EVENT_CURSOR_INVALID' });
 });

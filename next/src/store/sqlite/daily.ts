@@ -9,7 +9,6 @@ const MINUTE_MS = 60_000;
 /** Minutes. An event counts at the highest that it reaches. */
 const LATE = [1_440, 60, 5, 1, 0];
 
-/** How an event came first, and how late: what webhooks lose. */
 export function noteDay({ type, origin, createdAt }: Arrival, now: number, days: Days): void {
   const late = createdAt === null ? -1 : (LATE.find((least) => now - createdAt >= least * MINUTE_MS) ?? 0);
   const key = `${type} ${origin} ${late}`;

@@ -6,16 +6,15 @@ import { describe, EXIT } from '../../base/errors.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
 import { startService } from '../simulator/service.ts';
 import type { Answer } from '../simulator/webhook.ts';
-import { freePort, startReceiver } from './receiver.ts';
+import { createReceiver } from './receiver.ts';
 
 /** The highest cursor that has ended before in the same lane. */
 const HIGHEST = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
 
-const [port, opsPort] = [await freePort(), await freePort()];
-const service = await startService({ url: `http://127.0.0.1:${port}/webhooks`, speed: 1_000 });
+const kit = await createReceiver();
+const service = await startService({ url: kit.url, speed: 1_000 });
 const { history, webhook } = service;
-const secrets = { WEBHOOK_SECRET: service.secret, API_BASE_URL: service.url, API_KEY: service.key };
-const kit = startReceiver(port, opsPort, secrets);
+kit.start({ WEBHOOK_SECRET: service.secret, API_BASE_URL: service.url, API_KEY: service.key });
 
 let exitCode: number = EXIT.failed;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(EXIT.failed));

@@ -4,40 +4,41 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { z } from 'zod';
-import type { Clock } from '../../base/clock.ts';
 import { REQUEST_ID } from '../../wire/headers.ts';
 import { valid, type Calls } from './calls.ts';
-import { Refusal } from './refusal.ts';
+import { spoiled, type Faults } from './faults.ts';
+import type { Kind, Limits } from './limits.ts';
+import { Lost, Refusal } from './refusal.ts';
 import type { Streams } from './stream.ts';
 
-export interface Fault {
-  status: number;
-  reason?: string | undefined;
-  /** Default: whichever comes next. */
-  call?: string | undefined;
+/** The valid one, and those that were revoked. */
+export interface Keys {
+  current: string;
+  revoked: Set<string>;
 }
 
 export interface ApiOptions {
-  key: string;
+  keys: Keys;
   calls: Calls;
   streams: Streams;
-  clock: Clock;
-  /** Of calls to come. Each is used once. */
-  faults: Fault[];
+  limits: Limits;
+  faults: Faults;
 }
 
-/** Calls a minute of the account (contract 8). */
-const LIMITS = { rpc: 120, quotes: 60, events: 10 };
-const ROUTES = new Map<string, keyof typeof LIMITS>([
+const ROUTES = new Map<string, Kind>([
   ['POST /v1/rpc/ReplayEvents', 'rpc'],
   ['POST /v1/rpc/ListMessages', 'rpc'],
+  ['POST /v1/rpc/ListConversations', 'rpc'],
+  ['POST /v1/rpc/GetApiKeyIdentity', 'rpc'],
   ['POST /v1/messages/send', 'rpc'],
   ['POST /v1/billing/quotes', 'quotes'],
+  ['GET /v1/media', 'media'],
   ['GET /v1/events', 'events'],
 ]);
 const nameOf = (route: string): string => route.replace(/^.*\/v1\/(rpc\/)?/, '');
 export const CALLS = [...ROUTES.keys()].map(nameOf);
-const MINUTE_MS = 60_000;
+/** Of a body (contract 8). */
+const MOST_BYTES = 12 * 1024 * 1024;
 const JSON_TYPE = { 'content-type': 'application/json' };
 
 const object = z.record(z.string(), z.unknown());
@@ -59,6 +60,7 @@ export async function startApi(port: number, options: ApiOptions) {
       const told = await answer(request, response);
       if (told) response.writeHead(200, JSON_TYPE).end(JSON.stringify(told));
     } catch (error) {
+      if (error instanceof Lost) return void response.destroy();
       const refusal = error instanceof Refusal ? error : new Refusal(500);
       response.writeHead(refusal.status, JSON_TYPE).end(refusal.envelope(id));
     }
@@ -79,44 +81,45 @@ export async function startApi(port: number, options: ApiOptions) {
   };
 }
 
-/** Returns what answers a request. Undefined: the answer is a stream. Throws Refusal. */
-function createAnswer({ key, calls, streams, clock, faults }: ApiOptions) {
-  const windows = new Map<string, { since: number; calls: number }>();
-
-  function limit(what: keyof typeof LIMITS): void {
-    const now = clock.now();
-    const known = windows.get(what);
-    const window = known && now - known.since < MINUTE_MS ? known : { since: now, calls: 0 };
-    windows.set(what, window);
-    if (++window.calls > LIMITS[what]) throw new Refusal(429);
-  }
-
+/** Returns what answers a request. Undefined: it has been answered. Throws Refusal or Lost. */
+function createAnswer({ keys, calls, streams, limits, faults }: ApiOptions) {
   function carryOut(name: string, body: Record<string, unknown>): object {
     if (name === 'billing/quotes') return calls.quote(body);
     const { request, billing } = valid(envelope, body, 'RPC_REQUEST_INVALID');
     if (name === 'ReplayEvents') return calls.replay(request);
-    if (name === 'ListMessages') return calls.list(request);
+    if (name === 'ListMessages') return calls.messages(request);
+    if (name === 'ListConversations') return calls.conversations(request);
+    // The contract does not show its answer.
+    if (name === 'GetApiKeyIdentity') return {};
     calls.pay(billing, request);
     return calls.send(request);
   }
 
+  /** Whether the key may call. Throws Refusal. */
+  function authenticate(authorization = ''): void {
+    const key = authorization.replace(/^Bearer /, '');
+    if (key !== keys.current) throw new Refusal(401, keys.revoked.has(key) ? 'API_AUTH_REVOKED' : undefined);
+  }
+
   return async (request: IncomingMessage, response: ServerResponse): Promise<object | undefined> => {
-    const route = `${request.method} ${request.url?.replace(/\?.*/, '')}`;
-    if (request.headers.authorization !== `Bearer ${key}`) throw new Refusal(401);
-    const of = ROUTES.get(route);
-    if (!of) throw new Refusal(404, route.includes('/rpc/') ? 'RPC_METHOD_NOT_FOUND' : undefined);
-    limit(of);
+    const [path = ''] = request.url?.split('?') ?? [];
+    const [, media] = /^\/v1\/media\/([^/]+)$/.exec(path) ?? [];
+    const route = `${request.method} ${media === undefined ? path : '/v1/media'}`;
+    authenticate(request.headers.authorization);
+    const kind = ROUTES.get(route);
+    if (!kind) throw new Refusal(404, route.includes('/rpc/') ? 'RPC_METHOD_NOT_FOUND' : undefined);
+    limits(kind);
     const name = nameOf(route);
-    const place = faults.findIndex(({ call = name }) => call === name);
-    const fault = place < 0 ? undefined : faults.splice(place, 1)[0];
-    const refused = fault && new Refusal(fault.status, fault.reason);
-    // From 500 on, it fails after it was carried out: the uncertain outcome of contract 7.3.
-    if (refused && (refused.status < 500 || of === 'events')) throw refused;
-    if (of === 'events') return streams.open(request, response);
+    const fault = faults.take(name, route.startsWith('GET'));
+    if (kind === 'events') return streams.open(request, response);
+    if (kind === 'media') {
+      const { mime, text } = calls.media(decodeURIComponent(media ?? ''));
+      return void response.writeHead(200, { 'content-type': mime }).end(text);
+    }
+    if (Number(request.headers['content-length']) > MOST_BYTES) throw new Refusal(413);
     const isJson = /^application\/json\s*(;|$)/i.test(request.headers['content-type'] ?? '');
     const body = await json(request).catch(() => undefined);
     const told = carryOut(name, valid(object, isJson && body, 'JSON_INVALID'));
-    if (refused) throw refused;
-    return told;
+    return fault ? spoiled(fault, told) : told;
   };
 }

@@ -1,12 +1,12 @@
-// What a receiver asks of the service: replay, the history of messages, quotes and sends (contract 4.2, 4.3). Where the
-// contract does not show a shape, it is the simplest that the contract allows.
+// What a receiver asks of the service: replay, the history of messages, quotes, sends and media (contract 4.2, 4.3). Where
+// the contract does not show a shape, it is the simplest that the contract allows.
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import type { History, SimulatedEvent } from './history.ts';
+import type { History } from './history.ts';
+import { createInbox, MEDIA, type Fields } from './inbox.ts';
 import { Refusal } from './refusal.ts';
 
-type Fields = Record<string, unknown>;
 export type Calls = ReturnType<typeof createCalls>;
 
 const replaying = z.strictObject({
@@ -27,16 +27,14 @@ export function valid<Shape>(schema: z.ZodType<Shape>, value: unknown, reason?: 
 export function createCalls(history: History, onSent: (data: Fields) => void) {
   /** What was priced, by quote. */
   const quotes = new Map<unknown, Fields>();
-  /** Requests by the id of their message. */
-  const sent = new Map<unknown, Fields>();
-
-  /** Contract 2.8. */
-  function messageOf({ type, sessionId, data }: SimulatedEvent): Fields {
-    const { message_id: id, timestamp_unix_ms: at, from, ...words } = data;
-    const said: Fields = { ...words, ...sent.get(id) };
-    const { conversation_id = `${sessionId}/${String(from ?? said['to'])}` } = said;
-    const facts = { id, conversation_id, session_id: sessionId, from_me: type === 'MessageSent' };
-    return { ...said, ...facts, created_at_unix_ms: String(at) };
+  const inbox = createInbox(history);
+  /** A page of those that have the same conversation and session, if the request names them (contract 4.5). */
+  function pageOf(field: string, all: Fields[], request: Fields): Fields {
+    const { cursor, limit, ...wanted } = valid(listing, request);
+    const asked = ['conversation_id', 'session_id'].filter((name) => wanted[name] !== undefined);
+    const found = all.filter((one) => asked.every((name) => one[name] === wanted[name]));
+    const end = Number(cursor) + limit;
+    return { [field]: found.slice(Number(cursor), end), next_cursor: end < found.length ? String(end) : '' };
   }
 
   return {
@@ -51,15 +49,12 @@ export function createCalls(history: History, onSent: (data: Fields) => void) {
       };
     },
     /** How a message is found again after an uncertain outcome (contract 7.3). */
-    list(request: Fields): object {
-      const { cursor, limit, conversation_id: wanted } = valid(listing, request);
-      const messages = history
-        .all()
-        .filter(({ type }) => type === 'MessageReceived' || type === 'MessageSent')
-        .map(messageOf)
-        .filter(({ conversation_id }) => wanted === undefined || conversation_id === wanted);
-      const end = Number(cursor) + limit;
-      return { messages: messages.slice(Number(cursor), end), next_cursor: end < messages.length ? String(end) : '' };
+    messages: (request: Fields): object => pageOf('messages', inbox.messages(), request),
+    conversations: (request: Fields): object => pageOf('conversations', inbox.conversations(), request),
+    media(id: string): typeof MEDIA {
+      const isThere = inbox.messages().some((message) => message['id'] === id && message['media']);
+      if (!isThere) throw new Refusal(404, 'MEDIA_NOT_FOUND');
+      return MEDIA;
     },
     quote(body: Fields): object {
       const quoteId = randomUUID();
@@ -75,7 +70,7 @@ export function createCalls(history: History, onSent: (data: Fields) => void) {
     },
     send(request: Fields): object {
       const id = randomUUID();
-      sent.set(id, request);
+      inbox.sent(id, request);
       onSent({ message_id: id, ...('session_id' in request && { session_id: request['session_id'] }) });
       return { message: { id } };
     },

@@ -1,6 +1,7 @@
 // The commands of `npm run service`: each is one line of input, and an answer in words.
 import { CALLS } from './api.ts';
-import { STATUSES } from './refusal.ts';
+import { FAULTS, type Fault } from './faults.ts';
+import { Refusal } from './refusal.ts';
 import type { SimulatedService } from './service.ts';
 
 /** Undefined: the words are wrong. */
@@ -11,33 +12,91 @@ const MOST = 1_000;
 const COMMANDS: [usage: string, does: string, run: Run][] = [
   ['send [n] [type]', 'makes n events; alone, one MessageReceived', send],
   ['rate <n>', 'makes n events a minute from now on; 0 stops', rate],
+  ['chaos <n>', 'of 100 events, n are lost, doubled, shuffled or late from now on; 0 stops', chaos],
+  ['ping', 'sends the test event, once a minute', ping],
   ['disable', 'switches the webhook off', ({ webhook }) => (webhook.disable(), 'the webhook is off')],
   ['enable', 'switches it on, for new events', ({ webhook }) => (webhook.enable(), 'the webhook is on')],
   ['rotate', 'a new secret; the old one also signs', ({ webhook }) => `WEBHOOK_SECRET=${webhook.rotate()}`],
-  ['fault <status> [REASON] [call]', `the next call fails; calls: ${CALLS.join(', ')}`, fault],
-  ['help', 'shows this list', () => COMMANDS.map(([usage, does]) => `  ${usage.padEnd(34)}${does}`).join('\n')],
+  ['revoke', 'the API key is revoked, and a new one shown', revoke],
+  ['expire', 'what has happened can be replayed no longer', expire],
+  ['stream end | stream <reason>', 'ends the streams; or tells them to refresh, with this reason', stream],
+  ['fault <what> [n] [REASON] [call]', 'the next n calls fail; help shows how', fault],
+  ['help', 'shows this list', help],
 ];
+
+const MORE = `A fault is a status (from 500 on, the call is carried out), or
+  undone   503, and the call is not carried out
+  lost     the call is carried out, and its answer does not arrive
+  reset    replay answers reset_required
+Examples: fault 429 5 ReplayEvents; fault 400 EVENT_CURSOR_INVALID; fault lost messages/send
+Calls: ${CALLS.join(', ')}`;
 
 export function answerTo(service: SimulatedService, line: string): string {
   const [name = '', ...words] = line.trim().split(/\s+/);
   const [usage = 'help', , run] = COMMANDS.find(([one]) => one.split(' ')[0] === name) ?? [];
-  return run?.(service, ...words) ?? (name && `type ${usage}`);
+  try {
+    return run?.(service, ...words) ?? (name && `type ${usage}`);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return `refused: ${error.status} ${error.message}`;
+  }
 }
 
+function help(): string {
+  return [...COMMANDS.map(([usage, does]) => `  ${usage.padEnd(34)}${does}`), MORE].join('\n');
+}
+
+const isWhole = (text: string, most = Infinity): boolean => /^\d+$/.test(text) && Number(text) <= most;
+
 function send({ emit, webhook }: SimulatedService, n = '1', type = 'MessageReceived'): string | undefined {
-  if (!/^\d+$/.test(n) || Number(n) < 1 || Number(n) > MOST) return undefined;
+  if (!isWhole(n, MOST) || n === '0') return undefined;
   const cursor = emit(Number(n), type).at(-1)?.cursor;
   return `${n} × ${type}, last cursor ${cursor ?? 'none'}; the webhook is ${webhook.state()}`;
 }
 
 function rate(service: SimulatedService, n = ''): string | undefined {
-  return /^\d+$/.test(n) ? (service.rate(Number(n)), `${n} events a minute`) : undefined;
+  return isWhole(n) ? (service.rate(Number(n)), `${n} events a minute`) : undefined;
 }
 
-function fault({ faults }: SimulatedService, status = '', ...words: string[]): string | undefined {
-  const call = words.find((word) => CALLS.includes(word));
-  const reason = words.find((word) => /^[A-Z_]+$/.test(word));
-  if (!STATUSES.includes(status) || words.some((word) => word !== call && word !== reason)) return undefined;
-  faults.push({ status: Number(status), reason, call });
-  return `the next call${call ? ` of ${call}` : ''} fails with ${status}`;
+function chaos(service: SimulatedService, n = ''): string | undefined {
+  return isWhole(n, 100) ? (service.chaos.share(Number(n)), `${n} of 100 events meet chaos`) : undefined;
+}
+
+function ping(service: SimulatedService): string {
+  service.ping();
+  return 'the test event is on its way';
+}
+
+function revoke(service: SimulatedService): string {
+  const key = service.revoke();
+  return `the key is revoked, and the webhook is off. A new key, and enable, bring both back:\n  API_KEY=${key}`;
+}
+
+function expire({ history }: SimulatedService): string {
+  history.expire();
+  return 'replay answers reset_required to every cursor so far';
+}
+
+function stream({ streams }: SimulatedService, what = ''): string | undefined {
+  if (what === 'end') streams.end();
+  else if (/^[a-z_]+$/.test(what)) streams.refresh(what);
+  else return undefined;
+  return what === 'end' ? 'the streams have ended' : `the streams are told to refresh: ${what}`;
+}
+
+function fault({ faults }: SimulatedService, what = '', ...words: string[]): string | undefined {
+  const [call, reason, n = '1', ...more] = [
+    what === 'reset' ? 'ReplayEvents' : words.find((word) => CALLS.includes(word)),
+    words.find((word) => /^[A-Z_]+$/.test(word)),
+    words.find((word) => isWhole(word, MOST)),
+    ...words.filter((word) => !CALLS.includes(word) && !/^[A-Z_]+$|^\d+$/.test(word)),
+  ];
+  if (!FAULTS.includes(what) || n === '0' || more.length > 0) return undefined;
+  faults.add({
+    what: isWhole(what) ? Number(what) : (what as Exclude<Fault['what'], number>),
+    reason,
+    call,
+    times: Number(n),
+  });
+  return `the next ${n === '1' ? 'call' : `${n} calls`}${call ? ` of ${call}` : ''}: ${what}`;
 }

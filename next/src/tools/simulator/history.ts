@@ -18,24 +18,32 @@ export type History = ReturnType<typeof createHistory>;
 
 /** Just below a power of ten and above Number.MAX_SAFE_INTEGER: comparing cursors as text or as numbers fails. */
 export const FIRST_CURSOR = 9_999_999_999_999_900n;
-const SESSIONS = [randomUUID(), randomUUID()];
+const SESSIONS = ['00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000002'];
 const PEOPLE = 3;
 
-export function createHistory(clock: Clock, firstCursor: bigint) {
+/** `earlier`: lower cursors are those of events that nobody remembers, and nothing came between them and the first. */
+export function createHistory(clock: Clock, firstCursor: bigint, earlier = false) {
   const events: SimulatedEvent[] = [];
   const positions = new Map<string, number>();
   let next = firstCursor;
   /** The position of the oldest event that has not expired. */
   let oldest = 0;
 
+  /** Without a cursor, and not remembered: as the test event is. */
+  function make(type: string, data: Record<string, unknown>): SimulatedEvent {
+    const { session_id: session } = data;
+    const sessionId = typeof session === 'string' ? session : null;
+    return { id: randomUUID(), cursor: null, type, createdAt: iso(clock.now()) ?? '', sessionId, data };
+  }
+
   return {
-    /** Makes an event. `given` replaces generated fields of its data. A test event is no part of the history. */
-    add(type = 'MessageReceived', given: Record<string, unknown> = {}): SimulatedEvent {
-      const [id, createdAt, n] = [randomUUID(), iso(clock.now()) ?? '', events.length];
-      if (type === 'webhook.ping')
-        return { id, cursor: null, type, createdAt, sessionId: null, data: { message: 'a test' } };
-      const data = { ...fieldsOf(type, n, clock.now()), ...given };
-      const event = { id, cursor: String(next), type, createdAt, sessionId: String(data.session_id), data };
+    make,
+    /** `given` replaces generated fields of the data; with `whole` it is all of them. */
+    add(type = 'MessageReceived', given: Record<string, unknown> = {}, whole = false): SimulatedEvent {
+      if (type === 'webhook.ping') return make(type, { message: 'a test', ...given });
+      const n = events.length;
+      const data = { ...(!whole && fieldsOf(type, n, clock.now())), ...given };
+      const event = { ...make(type, data), cursor: String(next) };
       positions.set(event.cursor, events.push(event) - 1);
       // An account's cursors are not consecutive.
       next += BigInt(1 + ((n * 7) % 5));
@@ -43,9 +51,10 @@ export function createHistory(clock: Clock, firstCursor: bigint) {
     },
     /** Null: from the oldest event on. Throws Refusal for the cursor of no event (contract 6.1). */
     after(cursor: string | null, limit: number) {
-      const position = cursor === null ? oldest - 1 : positions.get(cursor);
+      const isEarlier = earlier && cursor !== null && /^\d+$/.test(cursor) && BigInt(cursor) < firstCursor;
+      const position = cursor === null ? oldest - 1 : isEarlier ? -1 : positions.get(cursor);
       if (position === undefined) throw new Refusal(400, 'EVENT_CURSOR_INVALID');
-      if (cursor !== null && position < oldest) return { events: [], hasMore: false, isExpired: true };
+      if (cursor !== null && Math.max(position, 0) < oldest) return { events: [], hasMore: false, isExpired: true };
       const end = position + 1 + limit;
       return { events: events.slice(position + 1, end), hasMore: end < events.length, isExpired: false };
     },
@@ -58,6 +67,7 @@ export function createHistory(clock: Clock, firstCursor: bigint) {
 /** Contract 6.4 shows only the fields of MessageReceived. */
 function fieldsOf(type: string, n: number, now: number) {
   const common = { session_id: SESSIONS[n % SESSIONS.length], message_id: randomUUID(), timestamp_unix_ms: now };
+  if (type === 'MessageStatusUpdated') return { ...common, status: 'delivered' };
   if (type !== 'MessageReceived') return common;
   const person = n % PEOPLE;
   const said = { body: `message ${n + 1}`, is_group: false, message_type: 'text', push_name: `Person ${person}` };

@@ -2,35 +2,36 @@
 // terminal.
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
-import { systemClock as clock } from '../../base/clock.ts';
 import { describe, EXIT } from '../../base/errors.ts';
 import { answerTo } from './console.ts';
 import { startService } from './service.ts';
 
 const USAGE = `npm run service -- [--url http://localhost:3000/webhooks] [--port 4000] [--secret whsec_…] [--key …]
-    [--speed <divisor of the waits between attempts>]`;
+    [--rate <events a minute>] [--chaos <of 100 events>] [--speed <divisor of the waits between attempts>]`;
 const text = (otherwise: string) => ({ type: 'string', default: otherwise }) as const;
-const numbers = { port: text('4000'), speed: text('1') };
+const numbers = { port: text('4000'), speed: text('1'), rate: text('0'), chaos: text('0') };
 const words = { url: text('http://localhost:3000/webhooks'), secret: text(''), key: text('') };
 
 try {
-  const { url, secret, key, ...rest } = parseArgs({ options: { ...words, ...numbers } }).values;
+  const { url, secret, key, rate, chaos, ...rest } = parseArgs({ options: { ...words, ...numbers } }).values;
   const service = await startService({
     url,
     port: Number(rest.port),
     speed: Number(rest.speed),
-    // Each rehearsal has higher cursors than earlier ones, so that a receiver does not take its events for duplicates.
-    firstCursor: BigInt(clock.now()) * 1_000_000n,
+    // A receiver must not take the events of this rehearsal for those of the last one.
+    earlier: true,
     ...(secret && { secret }),
     ...(key && { key }),
-    onAttempt({ cursor }, attempt, answer) {
-      if (attempt > 1 || answer !== 204) print(`event ${cursor}, attempt ${attempt}: ${answer}`);
+    onAttempt({ cursor, type }, attempt, answer) {
+      if (attempt > 1 || answer !== 204) print(`event ${cursor ?? type}, attempt ${attempt}: ${answer}`);
     },
     onDisabled: () => print('15 failures in a row: the webhook is off. Start the receiver, then type enable'),
   });
   print(`The simulated service delivers to ${url}. For the receiver's .env:`);
   print(`  WEBHOOK_SECRET=${service.secret}\n  API_BASE_URL=${service.url}\n  API_KEY=${service.key}`);
   print('Type help for the commands; Ctrl-C ends it.');
+  for (const command of [`rate ${rate}`, `chaos ${chaos}`])
+    if (!command.endsWith(' 0')) print(answerTo(service, command));
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => void service.stop().then(() => process.exit(EXIT.done)));
   // It goes on after the end of the input, so that it can run without a terminal.

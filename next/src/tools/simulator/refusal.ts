@@ -31,3 +31,6 @@ export class Refusal extends Error {
     return JSON.stringify({ error: { ...error, ...(this.message && { reason: this.message }) } });
   }
 }
+
+/** The answer to a call does not arrive. */
+export class Lost extends Error {}

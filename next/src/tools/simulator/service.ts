@@ -3,9 +3,13 @@
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
-import { startApi, type Fault } from './api.ts';
+import { startApi, type Keys } from './api.ts';
 import { createCalls } from './calls.ts';
+import { createChaos } from './chaos.ts';
+import { createFaults } from './faults.ts';
 import { createHistory, FIRST_CURSOR, type SimulatedEvent } from './history.ts';
+import { createLimits } from './limits.ts';
+import { Refusal } from './refusal.ts';
 import { createStreams } from './stream.ts';
 import { createWebhook, newSecret, type WebhookOptions } from './webhook.ts';
 
@@ -15,28 +19,55 @@ export interface ServiceOptions extends Partial<WebhookOptions> {
   port?: number;
   key?: string;
   firstCursor?: bigint;
+  /** There was a service before: cursors begin higher, and lower ones are known. */
+  earlier?: boolean;
+  /** Where chaos draws from. */
+  random?: () => number;
 }
 
 export type SimulatedService = Awaited<ReturnType<typeof startService>>;
 
+const newKey = (): string => `svc_test_${randomUUID()}`;
+
 export async function startService(options: ServiceOptions = {}) {
-  const { url = '', clock = systemClock, speed = 1, secret = newSecret(), key = `svc_test_${randomUUID()}` } = options;
-  const history = createHistory(clock, options.firstCursor ?? FIRST_CURSOR);
+  const { url = '', clock = systemClock, speed = 1, secret = newSecret(), key = newKey() } = options;
+  const { earlier = false, firstCursor = earlier ? BigInt(clock.now()) * 1_000_000n : FIRST_CURSOR } = options;
+  const history = createHistory(clock, firstCursor, earlier);
   const streams = createStreams(history, speed);
   const webhook = createWebhook({ ...options, url, secret, clock, speed });
-  const calls = createCalls(history, (data) => emit(1, 'MessageSent', data));
-  const faults: Fault[] = [];
-  const api = await startApi(options.port ?? 0, { key, calls, streams, clock, faults });
+  const calls = createCalls(history, (data) =>
+    ['MessageSent', 'MessageStatusUpdated'].map((type) => emit(1, type, data)),
+  );
+  const [faults, limits, chaos] = [createFaults(), createLimits(clock), createChaos(options.random)];
+  const keys: Keys = { current: key, revoked: new Set() };
+  const api = await startApi(options.port ?? 0, { keys, calls, streams, limits, faults });
   let running: Loop | undefined;
 
-  /** Something happens: it is told to the streams, and its delivery begins. */
+  /** Something happens: it is told to the streams, and its deliveries begin. */
   function emit(count = 1, type?: string, data?: Record<string, unknown>): SimulatedEvent[] {
     return Array.from({ length: count }, () => {
       const event = history.add(type, data);
       streams.publish(event);
-      if (url && webhook.state() === 'enabled') void webhook.deliver(event);
+      const waits = url && webhook.state() === 'enabled' ? chaos.waits() : [];
+      for (const wait of waits) void webhook.deliver(event, wait);
       return event;
     });
+  }
+
+  /** The test event (contract 6.3). Throws Refusal. */
+  function ping(): void {
+    if (webhook.state() !== 'enabled') throw new Refusal(409, 'WEBHOOK_DISABLED');
+    limits('ping', 'WEBHOOK_TEST_RATE_LIMITED');
+    emit(1, 'webhook.ping');
+  }
+
+  /** The key is revoked: streams and deliveries end at once (contract 3.1). Returns a new one. */
+  function revoke(): string {
+    keys.revoked.add(keys.current);
+    keys.current = newKey();
+    streams.fail(JSON.parse(new Refusal(401, 'API_AUTH_REVOKED').envelope(randomUUID())) as object);
+    webhook.disable();
+    return keys.current;
   }
 
   /** So many events a minute from now on. 0: none. */
@@ -51,6 +82,7 @@ export async function startService(options: ServiceOptions = {}) {
     await api.stop();
   }
 
-  // `url`: the receiver's API_BASE_URL.
-  return { url: api.url, api, key, secret, faults, history, webhook, streams, emit, rate, stop };
+  // `url` and `key`: the receiver's API_BASE_URL and API_KEY.
+  const parts = { url: api.url, key, secret, api, faults, chaos, history, webhook, streams };
+  return { ...parts, emit, ping, revoke, rate, stop };
 }

@@ -37,6 +37,8 @@ export function createStreams(history: History, speed: number) {
     publish: (event: SimulatedEvent): void => open.forEach((response) => tell(response, event)),
     refresh: (reason: string): void => open.forEach((response) => say(response, 'refresh', { reason })),
     end: (): void => open.forEach((response) => say(response, 'end', {}).end()),
+    /** The key may read no longer. `error`: the envelope of contract 7.1. */
+    fail: (error: object): void => open.forEach((response) => say(response, 'error', error).end()),
   };
 }
 

@@ -20,8 +20,8 @@ export interface WebhookOptions {
   onDisabled?: () => void;
 }
 
-/** The wait before each attempt (contract 3.3). */
-const WAITS_MS = [0, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000];
+/** The wait before each attempt after the first (contract 3.3). */
+const WAITS_MS = [30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000];
 /** Contract 3.2 speaks of consecutive delivery failures. Failed attempts are counted, which is the stricter reading. */
 const FAILURES = 15;
 const ANSWER_MS = 10_000;
@@ -49,12 +49,12 @@ export function createWebhook(options: WebhookOptions) {
   }
 
   return {
-    /** The answers to the attempts, when no other follows. None: the webhook is off. */
-    async deliver(event: SimulatedEvent): Promise<Answer[]> {
+    /** The answers to the attempts, when no other follows. None: the webhook is off. `afterMs`: before the first one. */
+    async deliver(event: SimulatedEvent, afterMs = 0): Promise<Answer[]> {
       const { signal } = enabled;
       const answers: Answer[] = [];
       const deliveryId = randomUUID();
-      for (const wait of WAITS_MS) {
+      for (const wait of [afterMs, ...WAITS_MS]) {
         if (wait > 0) await sleep(wait / options.speed, undefined, { signal }).catch(() => {});
         if (signal.aborted) break;
         const answer = await post(event, deliveryId, answers.length + 1, secrets);

@@ -1,0 +1,86 @@
+// `npm run dev`: a real kit on a store of its own, events from the simulated service or from your account, a page to send
+// them, and a line for each attempt. What you save is loaded at once.
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readdirSync, watch } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EXIT } from '../../base/errors.ts';
+import { createSandbox } from '../sandbox.ts';
+import { startService } from '../simulator/service.ts';
+import { createActions } from './actions.ts';
+import { attemptLine, noted, otherLine, toldBy, type Told } from './lines.ts';
+import { envOf, readOptions, refuse } from './options.ts';
+import { startServer } from './server.ts';
+
+const SRC = dirname(dirname(import.meta.dirname));
+/** Until a stop is cut short, until an editor has saved, and until the store has an attempt's error. */
+const [STOP_MS, SETTLE_MS, ERROR_MS] = [1_000, 50, 100];
+
+const { live, store, inspect, traffic, chaos, ...options } = readOptions();
+const token = randomBytes(24).toString('hex');
+const onEnd = (): void => void end(EXIT.failed);
+const kit = await createSandbox({ cwd: import.meta.dirname, store, token, onLine: take, onEnd }).catch(refuse);
+const onDisabled = (): void => service.webhook.enable();
+// The service's waits begin with 30 s.
+const service = await startService({ url: kit.url, speed: 10, earlier: true, onDisabled });
+const actions = createActions(service, live);
+const page = await startServer(kit.opsUrl, token, actions);
+let saving: NodeJS.Timeout | undefined;
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(EXIT.done));
+print(`page      ${page}
+webhook   ${kit.url}  WEBHOOK_SECRET=${service.secret}
+store     DATABASE_URL=sqlite:${store} npx kit status
+handlers  ${envOf(live).HANDLERS_DIR}: what you save is loaded at once. Ctrl-C ends it.\n`);
+await load();
+// Not recursively: such a watch loses files that an editor replaces.
+const inside = readdirSync(SRC, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
+for (const folder of [SRC, envOf(live).HANDLERS_DIR, ...inside.map(({ parentPath, name }) => join(parentPath, name))])
+  watch(folder, (_, name) => /^[^.].*\.ts$/.test(name ?? '') && save());
+watch('.', (_, name) => name === '.env' && save(true));
+await kit.read('status').catch(() => {});
+actions.switch({ traffic, chaos });
+const command = { darwin: 'open', win32: 'explorer' }[process.platform as string] ?? 'xdg-open';
+if (!options['no-open'] && process.stdout.isTTY)
+  spawn(command, [`${page}/#send`], { stdio: 'ignore' }).on('error', () => {});
+
+function save(isEnv = false): void {
+  clearTimeout(saving);
+  saving = setTimeout(() => void load(isEnv), SETTLE_MS);
+}
+
+/** What was saved. A kit that starts may have read it before, so it starts again. */
+async function load(isEnv = false): Promise<void> {
+  const fault = await actions.load();
+  if (fault) return print(noted('broken', `${fault} (correct it and save; what is loaded goes on)`));
+  if (!isEnv && kit.reload()) return;
+  await kit.stop(STOP_MS);
+  const own = { WEBHOOK_SECRET: service.secret, API_BASE_URL: service.url, API_KEY: service.key, LOG_LEVEL: 'debug' };
+  kit.start({ ...own, ...envOf(live) }, inspect === undefined ? [] : [`--inspect=${inspect}`]);
+}
+
+function take(line: string): void {
+  const told = toldBy(line);
+  if (told?.['msg'] === 'an attempt has ended') void tell(told);
+  else print(told ? otherLine(told) : line);
+}
+
+/** One attempt. The text of its error is in the store alone, and there a moment later. */
+async function tell(told: Told): Promise<void> {
+  const { outcome = '', handler = '', key = '' } = told as Record<string, string>;
+  if (!['again', 'dead', 'skipped'].includes(outcome)) return print(attemptLine(told));
+  await sleep(ERROR_MS);
+  const tasks = await kit.read('tasks', { handler, event: key }).catch(() => []);
+  print(attemptLine(told, (tasks as Told[])[0]));
+}
+
+async function end(code: number): Promise<void> {
+  await Promise.all([kit.stop(STOP_MS), service.stop()]);
+  process.exit(code);
+}
+
+/** Paths are shown as they are from here. */
+function print(text: string | undefined): void {
+  if (text !== undefined) process.stdout.write(`${text.replaceAll(`${process.cwd()}/`, '')}\n`);
+}

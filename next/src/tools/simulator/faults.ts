@@ -1,0 +1,45 @@
+// What goes wrong with calls to come, as a person or a test asks for it (contract 7).
+import { Lost, Refusal, STATUSES } from './refusal.ts';
+
+/**
+ * A status refuses the call; from 500 on, it is carried out all the same: the uncertain outcome of contract 7.3. `undone`:
+ * 503, and it is not carried out. `lost`: it is carried out, and its answer does not arrive. `reset`: replay says that the
+ * cursor has expired.
+ */
+export interface Fault {
+  what: number | 'undone' | 'lost' | 'reset';
+  /** Default: the one that most calls with this status meet. */
+  reason?: string | undefined;
+  /** Default: whichever comes next. */
+  call?: string | undefined;
+  /** Default: 1. */
+  times?: number;
+}
+
+export const FAULTS = [...STATUSES, 'undone', 'lost', 'reset'];
+export type Faults = ReturnType<typeof createFaults>;
+
+export function createFaults() {
+  const queue: Required<Fault>[] = [];
+  return {
+    add: (fault: Fault): void => void queue.push({ reason: undefined, call: undefined, times: 1, ...fault }),
+    /** Of a call that comes now. Throws Refusal if it is not carried out. `reads`: carrying it out makes no difference. */
+    take(name: string, reads: boolean): Fault | undefined {
+      const place = queue.findIndex(({ call = name }) => call === name);
+      const fault = queue[place];
+      if (fault && --fault.times === 0) queue.splice(place, 1);
+      const { what, reason } = fault ?? {};
+      if (what === 'undone') throw new Refusal(503, reason ?? 'OUTCOME_UNCERTAIN');
+      if (typeof what === 'number' && (what < 500 || reads)) throw new Refusal(what, reason);
+      if (what === 'lost' && reads) throw new Lost();
+      return fault;
+    },
+  };
+}
+
+/** What is told instead of the answer to a call that was carried out. Throws Refusal or Lost. */
+export function spoiled({ what, reason }: Fault, answer: object): object {
+  if (what === 'lost') throw new Lost();
+  if (what === 'reset') return { ...answer, events: [], has_more: false, reset_required: true };
+  throw new Refusal(Number(what), reason);
+}
