@@ -4,13 +4,12 @@ import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { Config } from '../config.ts';
 import { alarmsOf, type Disk } from '../operations/alarms.ts';
 import { DAY_MS } from '../operations/judge.ts';
 import { post } from '../operations/post.ts';
-import type { PeopleStore } from '../operations/store/open.ts';
 import type { Alarm, Facts } from '../operations/store/shapes.ts';
 import { logBytes } from './checkpoint.ts';
+import type { Keep, Step } from './keep.ts';
 
 const STEP_MS = 5_000;
 /** Until an alarm that was not taken is posted again. */
@@ -21,13 +20,7 @@ export function diskOf(file: string): Disk {
   return { logBytes: logBytes(file), freeBytes: bavail * bsize };
 }
 
-export interface AlarmsOptions extends PeopleStore {
-  config: Pick<Config, 'storePath' | 'ALERT_URL'>;
-  clock: Clock;
-  log: Logger;
-}
-
-export function createAlarms({ read, admin, config, clock, log }: AlarmsOptions): () => Promise<number> {
+export function createAlarms({ read, admin, config, clock, log }: Keep): Step {
   const tell = createPosts(config.ALERT_URL, clock, log);
   return async () => {
     const facts = await read.facts();

@@ -1,19 +1,10 @@
 // A backup each day, if BACKUP_DIR is set. After a failure it is tried again each hour.
-import type { Clock } from '../base/clock.ts';
 import { describe } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
-import type { Config } from '../config.ts';
 import { backupOf, DAY_MS, HOUR_MS, MINUTE_MS, type BackupState } from '../operations/judge.ts';
 import { copyStore } from '../operations/store/copy.ts';
-import type { PeopleStore } from '../operations/store/open.ts';
+import type { Keep, Step } from './keep.ts';
 
-export interface BackupsOptions extends PeopleStore {
-  config: Pick<Config, 'BACKUP_DIR' | 'storePath'>;
-  clock: Clock;
-  log: Logger;
-}
-
-export function createBackups({ read, admin, config, clock, log }: BackupsOptions): () => Promise<number> {
+export function createBackups({ read, admin, config, clock, log }: Keep): Step {
   const { BACKUP_DIR: folder, storePath } = config;
   let failedAt = -Infinity;
   return async () => {

@@ -1,19 +1,10 @@
 // Prunes what is older than RETENTION_DAYS, a page at a time. It stops if the clock is wrong, because it goes by time.
-import { iso, type Clock } from '../base/clock.ts';
-import type { Logger } from '../base/log.ts';
-import type { Config } from '../config.ts';
-import type { PeopleStore } from '../operations/store/open.ts';
+import { iso } from '../base/clock.ts';
+import { DAY_MS, HOUR_MS } from '../operations/judge.ts';
+import type { Keep, Step } from './keep.ts';
 
-const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
 /** Between two pages, for deliveries. */
 const PAUSE_MS = 50;
-
-export interface PruningOptions extends PeopleStore {
-  config: Pick<Config, 'RETENTION_DAYS'>;
-  clock: Clock;
-  log: Logger;
-}
 
 /** The clock is more than a day ahead of the newest event and of the last prune. */
 export function isTooFar(now: number, newestAt: number | null, lastAt: number | null): boolean {
@@ -21,7 +12,7 @@ export function isTooFar(now: number, newestAt: number | null, lastAt: number | 
   return known !== -Infinity && now - known > DAY_MS;
 }
 
-export function createPruning({ read, admin, config, clock, log }: PruningOptions): () => Promise<number> {
+export function createPruning({ read, admin, config, clock, log }: Keep): Step {
   let after = 0;
   return async () => {
     const { newestAt, state } = await read.facts();

@@ -1,11 +1,8 @@
 // One row a minute of what the charts show.
-import type { Clock } from '../base/clock.ts';
-import type { PeopleStore } from '../operations/store/open.ts';
-import { refusedIn, totalOf } from '../operations/judge.ts';
+import { MINUTE_MS, refusedIn, totalOf } from '../operations/judge.ts';
+import type { Keep, Step } from './keep.ts';
 
-const MINUTE_MS = 60_000;
-
-export function createSamples({ read, admin, clock }: PeopleStore & { clock: Clock }): () => Promise<number> {
+export function createSamples({ read, admin, clock }: Keep): Step {
   return async () => {
     const facts = await read.facts();
     const { duplicates = 0, pruned_done: pruned = 0 } = facts.counters;

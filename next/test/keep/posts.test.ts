@@ -25,7 +25,7 @@ async function start() {
   onTestFinished(() => void server.close());
   const ALERT_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const world = await createWorld([]).begin();
-  const config = { storePath: world.file, ALERT_URL };
+  const config = { storePath: world.file, RETENTION_DAYS: 30, ALERT_URL };
   const look = createAlarms({ ...world.people, config, clock: world.clock, log: createLog('keep', 'silent') });
   /** What was posted by this look. */
   async function posted(): Promise<string[]> {

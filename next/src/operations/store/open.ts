@@ -7,7 +7,7 @@ import { createLanes, createTasks } from '../../store/sqlite/lanes.ts';
 import { createState } from '../../store/sqlite/state.ts';
 import { Admin } from './sqlite-admin.ts';
 import { Read } from './sqlite-read.ts';
-import { Reruns } from './sqlite-reruns.ts';
+import { createReruns, type Reruns } from './sqlite-reruns.ts';
 
 /** What a store offers to people: another store has the same. */
 export type ReadStore = Pick<Read, keyof Read>;
@@ -31,5 +31,5 @@ export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClo
 export function openReruns(db: Db, clock: Clock = systemClock): Reruns {
   const lanes = createLanes(db, createState(db));
   const [counters, boots, tasks] = [createCounters(db), createBoots(db, lanes), createTasks(db, lanes)];
-  return new Reruns(db, { clock, boots, counters, lanes, tasks });
+  return createReruns(db, { clock, boots, counters, lanes, tasks });
 }

@@ -1,12 +1,12 @@
 // What people change, and what `keep` does: every change of a waiting task touches its lane.
 import type { Clock } from '../../base/clock.ts';
 import type { Alarm, Rerun, Sample, TaskFilter } from './shapes.ts';
-import { Erasing } from './sqlite-erase.ts';
+import { createErasing } from './sqlite-erase.ts';
 import { createWalk } from './walk.ts';
 import { createCounters, STATES } from '../../store/sqlite/counters.ts';
 import { BLOCKING_MS, type Db } from '../../store/sqlite/database.ts';
 import type { Lanes } from '../../store/sqlite/lanes.ts';
-import { Pruning } from './sqlite-prune.ts';
+import { createPruning } from './sqlite-prune.ts';
 import type { State } from '../../store/sqlite/state.ts';
 
 const HIGHEST = '9223372036854775807';
@@ -52,8 +52,8 @@ const statements = (db: Db) => ({
 });
 
 export class Admin {
-  readonly prune: Pruning['page'];
-  readonly erase: Erasing['erase'];
+  readonly prune: ReturnType<typeof createPruning>;
+  readonly erase: ReturnType<typeof createErasing>;
   readonly #db: Db;
   readonly #state: State;
   readonly #lanes: Lanes;
@@ -69,9 +69,8 @@ export class Admin {
     this.#clock = clock;
     this.#sql = statements(db);
     this.#counters = createCounters(db);
-    const [pruning, erasing] = [new Pruning(db, state), new Erasing(db, createWalk(db, 'seq', 'events'))];
-    this.prune = (before, after) => pruning.page(before, after);
-    this.erase = (what) => erasing.erase(what);
+    this.prune = createPruning(db, state);
+    this.erase = createErasing(db);
     const [tasks, attempts] = [createWalk(db, 'event', 'tasks'), createWalk(db, 'event', 'attempts')];
     this.#walk = { tasks, attempts, lanes: createWalk(db, 'id', 'lanes') };
   }

@@ -1,6 +1,6 @@
 // Erasing: events lose what they hold, and so does what is known about them. Their rows stay.
 import type { Db } from '../../store/sqlite/database.ts';
-import type { createWalk } from './walk.ts';
+import { createWalk } from './walk.ts';
 
 const statements = (db: Db) => ({
   holding: db.value<number>('select seq from events where seq > ? and seq <= ? and instr(body, ?) > 0'),
@@ -11,46 +11,37 @@ const statements = (db: Db) => ({
   quarantine: db.sql('update quarantine set body = null where instr(body, ?) > 0'),
 });
 
-export class Erasing {
-  readonly #db: Db;
-  readonly #walk: ReturnType<typeof createWalk>;
-  readonly #sql: ReturnType<typeof statements>;
+/**
+ * Erases one event, or all that hold this text as a whole JSON string: their bodies, and errors, notes and quarantined
+ * bytes about them. The rows stay, so that replay brings nothing back.
+ */
+export function createErasing(db: Db) {
+  const sql = statements(db);
+  const walk = createWalk(db, 'seq', 'events');
 
-  constructor(db: Db, walk: ReturnType<typeof createWalk>) {
-    this.#db = db;
-    this.#walk = walk;
-    this.#sql = statements(db);
-  }
-
-  /**
-   * One event, or all that hold this text as a whole JSON string: their bodies, and errors, notes and quarantined bytes
-   * about them. The rows stay, so that replay brings nothing back.
-   */
-  async erase(what: { event: number } | { text: string }): Promise<{ events: number; quarantined: number }> {
-    // What was there is overwritten, not only forgotten.
-    this.#db.raw.pragma('secure_delete = on');
+  return async (what: { event: number } | { text: string }): Promise<{ events: number; quarantined: number }> => {
     const erased = { events: 0, quarantined: 0 };
+    const erase = (seqs: number[]): Promise<void> =>
+      db.write(() => {
+        for (const seq of seqs) {
+          erased.events += sql.event.run(seq).changes;
+          erased.quarantined += sql.contradictions.run(seq).changes;
+          sql.tasks.run(seq);
+          sql.attempts.run(seq);
+        }
+      });
+    // What was there is overwritten, not only forgotten.
+    db.raw.pragma('secure_delete = on');
     if ('event' in what) {
-      await this.#events([what.event], erased);
+      await erase([what.event]);
       return erased;
     }
     const bytes = Buffer.from(JSON.stringify(what.text));
-    await this.#walk(async (from, to) => {
-      const found = await this.#db.query(() => this.#sql.holding.all(from, to, bytes));
-      if (found.length > 0) await this.#events(found, erased);
+    await walk(async (from, to) => {
+      const found = await db.query(() => sql.holding.all(from, to, bytes));
+      if (found.length > 0) await erase(found);
     });
-    erased.quarantined += await this.#db.write(() => this.#sql.quarantine.run(bytes).changes);
+    erased.quarantined += await db.write(() => sql.quarantine.run(bytes).changes);
     return erased;
-  }
-
-  #events(seqs: number[], erased: { events: number; quarantined: number }): Promise<void> {
-    return this.#db.write(() => {
-      for (const seq of seqs) {
-        erased.events += this.#sql.event.run(seq).changes;
-        erased.quarantined += this.#sql.contradictions.run(seq).changes;
-        this.#sql.tasks.run(seq);
-        this.#sql.attempts.run(seq);
-      }
-    });
-  }
+  };
 }

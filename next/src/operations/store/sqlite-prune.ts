@@ -25,52 +25,43 @@ const statements = (db: Db) => ({
     and not exists (select 1 from tasks t where t.lane = lanes.id and t.state = 0)`),
 });
 
-export class Pruning {
-  readonly #db: Db;
-  readonly #state: State;
-  readonly #sql: ReturnType<typeof statements>;
-  readonly #counters: ReturnType<typeof createCounters>;
-  readonly #lanes: ReturnType<typeof createWalk>;
+/**
+ * Looks at a page of events after the number `after`, and removes those that were received before this time, are passed by
+ * replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end, for
+ * events come in the order of their receipt.
+ */
+export function createPruning(db: Db, state: State) {
+  const sql = statements(db);
+  const counters = createCounters(db);
+  const lanesById = createWalk(db, 'id', 'lanes');
 
-  constructor(db: Db, state: State) {
-    this.#db = db;
-    this.#state = state;
-    this.#sql = statements(db);
-    this.#counters = createCounters(db);
-    this.#lanes = createWalk(db, 'id', 'lanes');
-  }
-
-  /**
-   * Looks at a page of events after the number `after`, and removes those that were received before this time, are passed
-   * by replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end,
-   * for events come in the order of their receipt.
-   */
-  async page(before: number, after = 0): Promise<number | null> {
-    const { to = null, rows = 0, oldest } = (await this.#db.query(() => this.#sql.page.get(after))) ?? {};
-    if (to !== null && Number(oldest) < before) await this.#db.write(() => this.#remove(before, after, to));
-    if (rows === PAGE && Number(oldest) < before) return to;
-    await this.#db.write(() => this.#sql.quarantine.run(before));
-    const floor = await this.#db.query(() => this.#state.cursor('floor'));
-    if (floor !== null) await this.#lanes((from, upTo) => this.#db.write(() => this.#sql.lanes.run(from, upTo, floor)));
-    return null;
-  }
-
-  #remove(before: number, after: number, to: number): void {
-    const counts = this.#counters();
-    const events = this.#sql.old.all({ before, after, to, watermark: this.#state.cursor('watermark') });
-    let floor = this.#state.cursor('floor');
+  function remove(before: number, after: number, to: number): void {
+    const counts = counters();
+    const events = sql.old.all({ before, after, to, watermark: state.cursor('watermark') });
+    let floor = state.cursor('floor');
     let done = 0;
     for (const { seq, cursor } of events) {
-      for (const { handler, state } of this.#sql.tasks.all(seq)) {
-        counts.add(handler, STATES[state] ?? 'waiting', -1);
-        if (STATES[state] === 'done') done++;
+      for (const task of sql.tasks.all(seq)) {
+        const was = STATES[task.state] ?? 'waiting';
+        counts.add(task.handler, was, -1);
+        if (was === 'done') done++;
       }
-      this.#sql.attempts.run(seq);
-      this.#sql.event.run(seq);
+      sql.attempts.run(seq);
+      sql.event.run(seq);
       if (cursor !== null && (floor === null || BigInt(cursor) > BigInt(floor))) floor = cursor;
     }
     counts.write();
-    this.#state.count({ events: -events.length, pruned_done: done });
-    if (floor !== null) this.#state.setCursor('floor', floor);
+    state.count({ events: -events.length, pruned_done: done });
+    if (floor !== null) state.setCursor('floor', floor);
   }
+
+  return async (before: number, after = 0): Promise<number | null> => {
+    const { to = null, rows = 0, oldest } = (await db.query(() => sql.page.get(after))) ?? {};
+    if (to !== null && Number(oldest) < before) await db.write(() => remove(before, after, to));
+    if (rows === PAGE && Number(oldest) < before) return to;
+    await db.write(() => sql.quarantine.run(before));
+    const floor = await db.query(() => state.cursor('floor'));
+    if (floor !== null) await lanesById((from, upTo) => db.write(() => sql.lanes.run(from, upTo, floor)));
+    return null;
+  };
 }

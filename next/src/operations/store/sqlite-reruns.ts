@@ -66,50 +66,15 @@ const statements = (db: Db) => ({
     tasks = tasks + @tasks, ended_at = @endedAt where id = @id`),
 });
 
-export class Reruns {
-  readonly #db: Db;
-  readonly #parts: RerunParts;
-  readonly #sql: ReturnType<typeof statements>;
+export type Reruns = ReturnType<typeof createReruns>;
 
-  constructor(db: Db, parts: RerunParts) {
-    this.#db = db;
-    this.#parts = parts;
-    this.#sql = statements(db);
-  }
-
-  /** The next page that is due, of one of these handlers. */
-  page(handlers: number[]): Promise<RerunPage | null> {
-    return this.#db.read(() => {
-      const row = this.#sql.due.get(this.#parts.clock.now(), JSON.stringify(handlers));
-      return row ? { ...row, events: this.#events(row).map(toEvent) } : null;
-    });
-  }
-
-  /** Its tasks, in the lanes that the handler names now. */
-  apply(boot: number, page: RerunPage, tasks: NewTask[]): Promise<void> {
-    const { clock, boots, counters, lanes } = this.#parts;
-    return this.#db.write(() => {
-      boots.check(boot);
-      const now = clock.now();
-      const counts = counters();
-      const touched = new Set<number>();
-      const changed = tasks.filter((task) => this.#one(task, page, now, counts, touched)).length;
-      for (const lane of touched) lanes.touch(lane);
-      counts.write();
-      const { id, perMinute, events } = page;
-      const last = events.at(-1);
-      const pauseMs = perMinute ? (MINUTE_MS * events.length) / perMinute : 0;
-      const next = { after: last?.cursor ?? NO_CURSOR, afterSeq: last?.seq ?? 0, nextAt: now + pauseMs };
-      this.#sql.go.run({ id, ...next, tasks: changed, endedAt: last ? null : now });
-    });
-  }
+export function createReruns(db: Db, { clock, boots, counters, lanes, tasks }: RerunParts) {
+  const sql = statements(db);
 
   /** True: the task waits again, or was made. */
-  #one(task: NewTask, page: RerunPage, now: number, counts: Counters, touched: Set<number>): boolean {
-    const { lanes, tasks } = this.#parts;
-    const { event } = task;
-    const { handler, only } = page;
-    const state = this.#sql.stateOf.get(event, handler);
+  function one(task: NewTask, page: RerunPage, now: number, counts: Counters, touched: Set<number>): boolean {
+    const [{ event, handler }, { only }] = [task, page];
+    const state = sql.stateOf.get(event, handler);
     if (state === undefined) {
       if (only === 'all') tasks.add(task, now, counts, touched, 1);
       return only === 'all';
@@ -118,20 +83,48 @@ export class Reruns {
     const was = STATES[state];
     const least = only === 'dead' ? 3 : 1;
     const cursor = task.cursor ?? NO_CURSOR;
-    if (!was || this.#sql.reset.run({ event, handler, lane, cursor, now, least }).changes === 0) return false;
+    if (!was || sql.reset.run({ event, handler, lane, cursor, now, least }).changes === 0) return false;
     counts.add(handler, was, -1);
     counts.add(handler, 'waiting', 1);
     if (!lanes.place(lane, handler, now)) touched.add(lane);
     return true;
   }
 
-  #events(row: RerunRow): EventRow[] {
+  function eventsOf(row: RerunRow): EventRow[] {
     const { type = null, session = null, error = null } = JSON.parse(row.filter) as Record<string, string>;
     const { handler, only, after, afterSeq, until, untilSeq, perMinute } = row;
     const limit = Math.min(PAGE, Math.max(1, Math.floor((perMinute ?? Infinity) / 60)));
     const range = { after, afterSeq, until, untilSeq, type, session, limit };
-    if (only === 'dead') return this.#sql.dead.all({ ...range, handler, error });
-    const first = after === NO_CURSOR ? this.#sql.withoutCursor.all(range) : [];
-    return first.length > 0 ? first : this.#sql.byCursor.all(range);
+    if (only === 'dead') return sql.dead.all({ ...range, handler, error });
+    const first = after === NO_CURSOR ? sql.withoutCursor.all(range) : [];
+    return first.length > 0 ? first : sql.byCursor.all(range);
   }
+
+  return {
+    /** The next page that is due, of one of these handlers. */
+    page(handlers: number[]): Promise<RerunPage | null> {
+      return db.read(() => {
+        const row = sql.due.get(clock.now(), JSON.stringify(handlers));
+        return row ? { ...row, events: eventsOf(row).map(toEvent) } : null;
+      });
+    },
+
+    /** Its tasks, in the lanes that the handler names now. */
+    apply(boot: number, page: RerunPage, list: NewTask[]): Promise<void> {
+      return db.write(() => {
+        boots.check(boot);
+        const now = clock.now();
+        const counts = counters();
+        const touched = new Set<number>();
+        const changed = list.filter((task) => one(task, page, now, counts, touched)).length;
+        for (const lane of touched) lanes.touch(lane);
+        counts.write();
+        const { id, perMinute, events } = page;
+        const last = events.at(-1);
+        const pauseMs = perMinute ? (MINUTE_MS * events.length) / perMinute : 0;
+        const next = { after: last?.cursor ?? NO_CURSOR, afterSeq: last?.seq ?? 0, nextAt: now + pauseMs };
+        sql.go.run({ id, ...next, tasks: changed, endedAt: last ? null : now });
+      });
+    },
+  };
 }
