@@ -1,6 +1,6 @@
 // A file beside the store that keeps room free. Whoever finds the disk full deletes it, so that pruning and the next
 // deliveries work while a person makes room; then it is written again.
-import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
+import { appendFileSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 const MIB = 2 ** 20;
@@ -20,14 +20,12 @@ export function createBallast(file: string): () => number {
 export const makeRoom = (file: string): void => rmSync(`${file}-ballast`, { force: true });
 
 function write(path: string): void {
-  const file = openSync(path, 'w');
   try {
+    rmSync(path, { force: true });
     const part = Buffer.alloc(MIB);
-    for (let bytes = 0; bytes < BYTES; bytes += MIB) writeSync(file, part);
+    for (let bytes = 0; bytes < BYTES; bytes += MIB) appendFileSync(path, part);
   } catch {
     // A quota may leave less than the disk has.
     rmSync(path, { force: true });
-  } finally {
-    closeSync(file);
   }
 }

@@ -20,10 +20,8 @@ export function createPruning({ read, admin, config, clock, log }: Keep): Step {
     const lastAt = typeof state['pruned_at'] === 'number' ? state['pruned_at'] : null;
     if (isTooFar(now, newestAt, lastAt)) {
       const known = iso(Math.max(newestAt ?? 0, lastAt ?? 0));
-      log.warn(
-        { now: iso(now), known },
-        'nothing is pruned now: the clock is a day ahead of what is known, or nothing came for a day',
-      );
+      const words = 'nothing is pruned now: the clock is a day ahead of what is known, or nothing came for a day';
+      log.warn({ now: iso(now), known }, words);
       return HOUR_MS;
     }
     const next = await admin.prune(now - config.RETENTION_DAYS * DAY_MS, after);

@@ -53,7 +53,7 @@ export const explain = define({
   show: ({ event, tasks: list, ...rest }) => ({
     ...event,
     ...rest,
-    tasks: list.map(({ failures: _, ...task }) => task),
+    tasks: list.map(({ failures, ...task }) => ({ ...task, failures: failures.length })),
     failedAttempts: list.flatMap(({ handler, failures }) => failures.map((one) => ({ handler, ...one }))),
   }),
 });

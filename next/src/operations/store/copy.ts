@@ -1,9 +1,8 @@
 // A verified copy of the store, made by a process of its own, because SQLite works for long without a break. The newest
 // seven of a store stay in the folder.
 import Database from 'better-sqlite3';
-import { fork } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import {
   closeSync,
   fsyncSync,
@@ -16,26 +15,30 @@ import {
   statSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
 import { iso } from '../../base/clock.ts';
-import { describe } from '../../base/errors.ts';
+import { describe, EXIT } from '../../base/errors.ts';
 import { StoreError } from '../../store/store.ts';
 
+const run = promisify(execFile);
 const KEPT = 7;
 /** Bytes that a copy leaves free. */
 const LEFT = 640 * 2 ** 20;
 
-type Answer = { file: string } | { fault: string };
-
 /** Resolves with the copy's path. Throws StoreError. */
 export async function copyStore(store: string, folder: string, now: number): Promise<string> {
   const moment = (iso(now) ?? '').slice(0, 19).replaceAll(':', '-');
-  // The environment holds secrets, which a copy does not need.
-  const child = fork(import.meta.filename, [store, resolve(folder), moment], { env: {}, execArgv: [] });
-  let answer = { fault: 'the process that copies has ended: see dmesg' } as Answer;
-  child.on('message', (message: Answer) => (answer = message));
-  await once(child, 'exit');
-  if ('file' in answer) return answer.file;
-  throw new StoreError('io', `no backup was written: ${answer.fault}`);
+  const args = [import.meta.filename, store, resolve(folder), moment];
+  try {
+    // The environment holds secrets, which a copy does not need.
+    return (await run(process.execPath, args, { env: {} })).stdout.trim();
+  } catch (error) {
+    const { stderr = '' } = error as { stderr?: string };
+    throw new StoreError(
+      'io',
+      `no backup was written: ${stderr.trim() || 'the process that copies was killed: see dmesg'}`,
+    );
+  }
 }
 
 function copy(store: string, folder: string, moment: string): string {
@@ -73,11 +76,10 @@ export function verify(file: string): void {
 
 if (process.argv[1] === import.meta.filename) {
   const [, , store = '', folder = '', moment = ''] = process.argv;
-  let answer: Answer;
   try {
-    answer = { file: copy(store, folder, moment) };
+    console.log(copy(store, folder, moment));
   } catch (error) {
-    answer = { fault: describe(error).message };
+    console.error(describe(error).message);
+    process.exitCode = EXIT.failed;
   }
-  process.send?.(answer, () => process.exit());
 }
