@@ -14,7 +14,7 @@ import {
   type Operation,
   type OperationContext,
 } from '../operations/define.ts';
-import { openForPeople, type PeopleStore } from '../operations/store/open.ts';
+import { openForPeople } from '../operations/store/open.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
@@ -28,19 +28,16 @@ const TOOLS = new URL('../tools/commands/', import.meta.url);
 /** With those that are no operations of the API, because they need no store. The image has no tools. */
 async function allCommands(): Promise<Operation[]> {
   if (!existsSync(TOOLS)) return [...OPERATIONS, restore];
-  const [{ create }, { trigger }] = [
-    await import('../tools/commands/new.ts'),
-    await import('../tools/commands/trigger.ts'),
-  ];
+  const { create } = await import('../tools/commands/new.ts');
+  const { trigger } = await import('../tools/commands/trigger.ts');
   return [...OPERATIONS, restore, trigger, create];
 }
 
 function help(all: Operation[]): string {
   const width = Math.max(...all.map(({ name }) => name.length));
   const lines = all.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`);
-  return ['npx kit <command> [options] [--json]', '', ...lines, '', 'npx kit <command> --help shows its options.'].join(
-    '\n',
-  );
+  const last = 'npx kit <command> --help shows its options.';
+  return ['npx kit <command> [options] [--json]', '', ...lines, '', last].join('\n');
 }
 
 function helpOf(operation: Operation): string {
@@ -73,40 +70,22 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
   return { args, json: json === true };
 }
 
-/** Opens the store when it is asked for the first time, because some commands need none. */
-function createContext(): OperationContext & { close: () => void } {
-  let opened: { people: PeopleStore; close: () => void } | undefined;
-  const path = (): string => loadConfigOfRun(readEnv()).storePath;
-  function people(): PeopleStore {
-    if (opened) return opened.people;
-    if (!existsSync(path())) throw new Refused(`there is no store at ${path()}: see DATABASE_URL, or npm start`);
-    const store = openSqlite(path(), { busyMs: BUSY_MS });
-    opened = { people: openForPeople(store.db), close: () => store.close() };
-    return opened.people;
-  }
-  return {
-    get read() {
-      return people().read;
-    },
-    get admin() {
-      return people().admin;
-    },
-    clock,
-    disk: () => diskOf(path()),
-    version: VERSION,
-    config: () => loadConfig(readEnv()),
-    close: () => opened?.close(),
-  };
-}
-
 async function run(operation: Operation, given: string[]): Promise<number> {
   const { args, json } = read(operation, given);
-  const context = createContext();
-  const result = await operation.run(context, checked(operation, args));
-  context.close();
+  const asked = checked(operation, args);
+  const path = (): string => loadConfigOfRun(readEnv()).storePath;
+  const store = OPERATIONS.includes(operation) ? open(path()) : undefined;
+  const own = { clock, disk: () => diskOf(path()), version: VERSION, config: () => loadConfig(readEnv()) };
+  const result = await operation.run({ ...(store && openForPeople(store.db)), ...own } as OperationContext, asked);
+  store?.close();
   const text = textOf(operation.show ? operation.show(result) : result);
   const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
   return say(shown(json ? JSON.stringify(result, null, 2) : text), code);
+}
+
+function open(path: string): ReturnType<typeof openSqlite> {
+  if (!existsSync(path)) throw new Refused(`there is no store at ${path}: see DATABASE_URL, or npm start`);
+  return openSqlite(path, { busyMs: BUSY_MS });
 }
 
 async function main([name, ...rest]: string[]): Promise<number> {

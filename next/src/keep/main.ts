@@ -50,7 +50,7 @@ const loops = [
   createBackups(parts),
 ].map((step) => startLoop(step, recover));
 const reconciler = config.API_KEY
-  ? (await import('../reconcile/reconciler.ts')).startReconciler({ store, config, clock, log })
+  ? new (await import('../reconcile/reconciler.ts')).Reconciler({ store, config, clock, log })
   : undefined;
 if (!reconciler)
   await people.admin.tell('reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });

@@ -14,8 +14,8 @@ export const erase = define({
   }),
   access: 'change',
   async run(context, { sender, event }) {
-    if (sender !== undefined && event !== undefined) throw new Refused('name either a sender or an event');
-    if (sender === undefined && event === undefined) throw new Refused('name whose messages: --sender, or --event');
+    if ((sender === undefined) === (event === undefined))
+      throw new Refused('name whose messages: either --sender or --event');
     const what = event === undefined ? { text: sender ?? '' } : { event: await eventNamed(context, event) };
     const erased = await context.admin.erase(what);
     const mayComeBack = sender !== undefined && reconcileOf(await context.read.facts()).state === 'running';

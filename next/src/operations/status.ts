@@ -15,7 +15,6 @@ import {
   reconcileOf,
   totalOf,
 } from './judge.ts';
-
 import type { Facts, Sample } from './store/shapes.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
@@ -49,11 +48,11 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
       const raisedAt = facts.alarms.find(({ name, about }) => name === alarm.name && about === alarm.about)?.raisedAt;
       return { ...alarm, since: iso(raisedAt ?? facts.at) };
     }),
-    handlers: handlers.map((handler) => ({
-      name: handler.name,
-      state: handlerState(handler),
-      waiting: handler.waiting,
-      dead: handler.dead,
+    handlers: handlers.map((one) => ({
+      name: one.name,
+      state: handlerState(one),
+      waiting: one.waiting,
+      dead: one.dead,
     })),
     processes: kitOf(facts).processes,
   };

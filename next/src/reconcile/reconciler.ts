@@ -36,9 +36,7 @@ export interface ReconcilerOptions {
   log: Logger;
 }
 
-export const startReconciler = (options: ReconcilerOptions) => new Reconciler(options);
-
-class Reconciler {
+export class Reconciler {
   readonly #store: ReplayStore;
   readonly #intervalMs: number;
   readonly #pass: PassOptions;
@@ -86,7 +84,7 @@ class Reconciler {
   async #step(): Promise<number> {
     if (!this.#isBegun) await this.#begin();
     const asked = await this.#store.asked();
-    const isAsked = asked !== null && asked.at > this.#told.askedAt;
+    const isAsked = asked !== undefined && asked.at > this.#told.askedAt;
     if (isAsked) this.#told.askedAt = asked.at;
     const isDue = this.#pass.clock.monotonic() >= this.#nextAt;
     const isWanted = isDue || (this.#isWanted && this.#failures === 0);

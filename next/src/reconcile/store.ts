@@ -8,12 +8,6 @@ import type { Reading } from '../wire/event.ts';
 /** Stored events that a pass looks back over: ten pages. */
 const BACK = 10_000;
 
-interface Position {
-  watermark: Cursor | null;
-  lowest: Cursor | null;
-  newest: Cursor | null;
-}
-
 const statements = (db: Db) => {
   const cursor = (sql: string) => db.value<Cursor | null>(sql);
   return {
@@ -41,11 +35,6 @@ const statements = (db: Db) => {
   };
 };
 
-interface Asked {
-  at: number;
-  from: Cursor | null;
-}
-
 export class ReplayStore {
   readonly #db: Db;
   readonly #state: State;
@@ -59,7 +48,7 @@ export class ReplayStore {
     this.#sql = statements(db);
   }
 
-  position(): Promise<Position> {
+  position(): Promise<Record<'watermark' | 'lowest' | 'newest', Cursor | null>> {
     return this.#db.read(() => ({
       watermark: this.#state.cursor('watermark'),
       lowest: this.#sql.lowest.get() ?? null,
@@ -124,8 +113,9 @@ export class ReplayStore {
     });
   }
 
-  asked(): Promise<Asked | null> {
-    return this.#db.query(() => (this.#state.get('reconcile_asked') ?? null) as Asked | null);
+  /** What a person asked for, and when. */
+  asked(): Promise<{ at: number; from: Cursor | null } | undefined> {
+    return this.#db.query(() => this.#state.get('reconcile_asked') as { at: number; from: Cursor | null } | undefined);
   }
 
   told(): Promise<unknown> {

@@ -25,8 +25,6 @@ export class Stream {
   readonly #loop = startLoop(() => this.#step());
   #failures = 0;
   #after: Cursor | null = null;
-  /** Campaign and warm-up events, which a key that is restricted to some numbers may not read. */
-  #product = true;
 
   constructor(options: ReconcilerOptions, exchange: Exchange) {
     this.#options = options;
@@ -47,7 +45,6 @@ export class Stream {
       const why = describe(error).message;
       const status = error instanceof ServiceError ? error.status : 0;
       if (isLost(error)) this.#after = null;
-      else if (status === 403 && this.#product) this.#product = false;
       else if (status === 401 || status === 403) {
         log.error({ why }, 'the stream is refused: replay goes on alone');
         return Infinity;
@@ -63,12 +60,11 @@ export class Stream {
     const timer = setTimeout(() => silence.abort(), SILENT_MS);
     const signal = AbortSignal.any([this.#abort.signal, silence.signal]);
     const headers = this.#after === null ? {} : { [LAST_EVENT_ID]: this.#after };
-    const path = `/events${this.#product ? '?include_product=true' : ''}`;
     const found: EventSourceMessage[] = [];
     const parser = createParser({ onEvent: (message) => void found.push(message) });
     const decoder = new TextDecoder();
     try {
-      const ask = { what: 'GET /events', path, headers, limitMs: LONGEST_MS, safe: true, signal };
+      const ask = { what: 'GET /events', path: '/events', headers, limitMs: LONGEST_MS, safe: true, signal };
       const { body } = await this.#exchange(ask, (answer) => answer);
       for await (const part of body ?? []) {
         timer.refresh();

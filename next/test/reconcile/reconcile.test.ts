@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { createLog } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config.ts';
-import { startReconciler } from '../../src/reconcile/reconciler.ts';
+import { Reconciler } from '../../src/reconcile/reconciler.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { TOO_LARGE } from '../../src/service/exchange.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -166,7 +166,7 @@ test('a refused key stops passes until a person asks; what is asked in vain is t
   const { access } = await startService({ cursors: upTo(3), knows: upTo(3) }, [refuses(403, 'RPC_METHOD_FORBIDDEN')]);
   const env = { WEBHOOK_SECRET: 'whsec_a', API_BASE_URL: access.baseUrl, API_KEY: access.apiKey };
   const options = { store: world.store, config: loadConfig(env), clock: systemClock, log: createLog('test', 'silent') };
-  const reconciler = startReconciler(options);
+  const reconciler = new Reconciler(options);
   onTestFinished(() => reconciler.stop());
   async function told(state: string): Promise<unknown> {
     let reason: unknown;

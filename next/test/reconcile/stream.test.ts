@@ -14,12 +14,12 @@ const domain = (cursor: number): string => `id: ${cursor}\nevent: domain\ndata: 
 const PING = 'event: ping\ndata: {}\n\n';
 const END = 'event: end\ndata: {}\n\n';
 
-test('a restricted key gets it without campaigns; what comes is stored, and after an end it goes on from there', async () => {
+test('what fails is tried again; what comes is stored, and after an end it goes on from there', async () => {
   const world = createWorld();
   const inPieces: Lie = (response) => {
     for (const byte of Buffer.from(domain(1) + PING + END)) response.write(Buffer.of(byte));
   };
-  const answers: Lie[] = [refuses(403, 'FORBIDDEN'), inPieces, (response) => response.write(domain(2))];
+  const answers: Lie[] = [refuses(503, 'UNAVAILABLE'), inPieces, (response) => response.write(domain(2))];
   const asked: unknown[] = [];
   const { url } = await serve((request, response) => {
     asked.push([request.url, request.headers['last-event-id']]);
@@ -32,7 +32,7 @@ test('a restricted key gets it without campaigns; what comes is stored, and afte
   await until('the second event', () => stored(world).length === 2);
   expect(stored(world)).toEqual([1, 2]);
   expect(asked).toEqual([
-    ['/v1/events?include_product=true', undefined],
+    ['/v1/events', undefined],
     ['/v1/events', undefined],
     ['/v1/events', '1'],
   ]);

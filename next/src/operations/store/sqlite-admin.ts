@@ -9,7 +9,6 @@ import type { Lanes } from '../../store/sqlite/lanes.ts';
 import { createPruning } from './sqlite-prune.ts';
 import type { State } from '../../store/sqlite/state.ts';
 
-const HIGHEST = '9223372036854775807';
 /** A checkpoint that restarts the log waits this long for writers and readers. */
 const CHECKPOINT_MS = 100;
 /** One page in the log. */
@@ -154,7 +153,7 @@ export class Admin {
   rerun({ from, to, filter, ...rest }: Rerun): Promise<number | null> {
     // Events without a cursor come first, as -1; a range begins behind all that have the cursor before it.
     const [after, afterSeq] = from === null ? ['-1', 0] : [String(BigInt(from) - 1n), Number.MAX_SAFE_INTEGER];
-    const until = to ?? HIGHEST;
+    const until = to ?? '9223372036854775807';
     const row = { ...rest, filter: JSON.stringify(filter), after, afterSeq, until, now: this.#clock.now() };
     return this.#db.write(() => this.#sql.addRerun.get(row) ?? null);
   }
