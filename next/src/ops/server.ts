@@ -18,8 +18,6 @@ import { listen } from '../receive/server.ts';
 import { VERSION } from '../version.ts';
 import { refusal } from './access.ts';
 
-/** Bytes of a change's arguments. */
-const MOST = '64kb';
 const POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const HEADERS = {
   'X-Content-Type-Options': 'nosniff',
@@ -130,7 +128,7 @@ function addOperation(
   if (access === 'read') return;
   router.post(`/api/${name}`, guard(access), async (ctx) => {
     const { koaBody } = await import('koa-body');
-    await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: MOST })(ctx, async () => {});
+    await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '64kb' })(ctx, async () => {});
     const { body = {} } = ctx.request as { body?: Record<string, unknown> };
     const result = await operation.run(context, checked(operation, body));
     log.info({ operation: name }, 'asked for by the API');
