@@ -1,12 +1,11 @@
 // The environment as one checked object. Every fault is reported at once, with its variable and remedy. Nothing is
 // guessed.
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { isAbsolute, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
-import { faultOfServer } from './base/server-address.ts';
-import { describe } from './base/errors.ts';
-import { KEPT_FROM_RUN, maskFromNowOn, readSecretFiles, SECRETS } from './base/secrets.ts';
+import { describe, orUndefined } from './base/errors.ts';
+import { KEPT_FROM_RUN, maskFromNowOn, readSecretFiles } from './base/secrets.ts';
 import { parseCursor } from './wire/cursor.ts';
 import { DEFAULT_PREFIX } from './wire/headers.ts';
 
@@ -22,15 +21,12 @@ export class ConfigError extends Error {
   }
 }
 
-const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
-
-const number = (least: number, most: number) =>
+const whole = (least: number, most: number, otherwise: number) =>
   z
     .string()
     .transform(Number)
-    .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
-
-const whole = (least: number, most: number, otherwise: number) => number(least, most).default(otherwise);
+    .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`)
+    .default(otherwise);
 
 const url = (remedy: string, shape = /^https?:[/\\]*(?![/\\]|[^/\\?#]*@)/i) =>
   z.string().refine((text) => shape.test(text) && URL.canParse(text), `must be an http(s) address, ${remedy}`);
@@ -48,7 +44,7 @@ const secretList = z
     'must be one or more whsec_…, comma-separated',
   );
 
-const schema = z.object({
+export const schema = z.object({
   WEBHOOK_SECRET: secretList,
   PORT: whole(0, 65_535, 3000),
   HOST: z.string().default('0.0.0.0'),
@@ -65,19 +61,10 @@ const schema = z.object({
   TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
   // The maximum is below the limits of SQLite (10^9 bytes in a row) and of strings (2^29 characters).
   BODY_LIMIT_BYTES: whole(1_024, 2 ** 28, 12_582_912),
-  MAX_CONNECTIONS: number(16, 1_000_000).optional(),
   DATABASE_URL: z
     .string()
-    .regex(
-      /^(sqlite:.|postgres(ql)?:\/\/.)/,
-      'must be sqlite:<path of the file>, like sqlite:data/events.db, or postgres://<user>@<host>/<database>',
-    )
-    .refine((text) => faultOfServer(text) === undefined, { error: ({ input }) => faultOfServer(String(input)) ?? '' })
+    .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
     .default('sqlite:data/events.db'),
-  MOVE_FROM: z
-    .string()
-    .regex(/^sqlite:./, 'must be sqlite:<path of the file that is moved>')
-    .optional(),
   API_BASE_URL: url("the service's, ending in /v1", /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
     .string()
@@ -85,87 +72,48 @@ const schema = z.object({
     .optional(),
   REPLAY_FROM: z
     .string()
-    .refine(
-      (text) => text === 'first-webhook' || text === 'start' || parseCursor(text) !== undefined,
-      'must be first-webhook, start, or a cursor (digits)',
-    )
-    .default('first-webhook'),
-  EVENT_TYPES: z
-    .string()
-    .default('*')
-    .transform((text) => text.split(',').map((type) => type.trim())),
+    .refine((text) => text === 'start' || parseCursor(text) !== undefined, 'must be start, or a cursor (digits)')
+    .optional(),
   RECONCILE_INTERVAL_SECONDS: whole(1, 86_400, 60),
   RECONCILE_OVERLAP_SECONDS: whole(0, 86_400, 300),
   API_CALLS_PER_MINUTE: whole(2, 120, 120),
-  RECONCILE_CALLS_PER_MINUTE: whole(1, 119, 20),
   STREAM: choice(['off', 'on'], 'off'),
   ORDER_WINDOW_MS: whole(0, 3_600_000, 250),
   HANDLERS_DIR: z.string().default('src/handlers'),
   RUN_CONCURRENCY: whole(1, 1_024, 32),
   PAID_OPERATIONS: choice(['refuse', 'allow'], 'refuse'),
-  BACKUP_DIR: z.string().transform(pathOf).optional(),
-  BACKUP_EVERY_HOURS: whole(1, 8_760, 24),
-  BACKUP_KEEP: whole(1, 1_000, 7),
+  BACKUP_DIR: z.string().optional(),
   RETENTION_DAYS: whole(1, 36_500, 30),
-  PAYLOAD_RETENTION_DAYS: whole(1, 36_500, 30),
   OPS_PORT: whole(0, 65_535, 3001),
   OPS_HOST: z.string().default('127.0.0.1'),
   OPS_TOKEN: token.optional(),
   OPS_READ_TOKEN: token.optional(),
-  OPS_ORIGIN: url("the page's address behind its proxy").optional(),
   ALERT_URL: url('that takes a JSON POST, without user:password@').optional(),
-  HEARTBEAT_URL: url('that takes a GET, without user:password@').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
-  LOG_FORMAT: choice(['json', 'pretty'], process.stdout.isTTY ? 'pretty' : 'json'),
 });
 
-export function loadConfigOfRun(env: Env): Config {
-  const only = Object.keys(schema.shape).filter((name) => !KEPT_FROM_RUN.includes(name)) as (keyof Config)[];
-  return loadConfig(env, { only });
-}
+export type Config = z.infer<typeof schema> & {
+  /** The absolute path of the store's file. */
+  storePath: string;
+  handlersDir: string;
+};
 
-/** The kit's own variables. Others in the environment belong to handlers. */
-export const VARIABLES = [...Object.keys(schema.shape), ...SECRETS.map((name) => `${name}_FILE`)];
-
-/** Faults in the combination of two variables. They are reported even if other variables have faults of their own. */
+/** Faults in the combination of two variables. */
 function faultsBetween(env: Env): string[] {
   const faults: string[] = [];
   const together = 'together they fetch what webhooks missed';
   if (env['API_KEY'] && !env['API_BASE_URL']) faults.push(`API_BASE_URL is required with API_KEY: ${together}`);
   if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
-  const calls = Number(env['API_CALLS_PER_MINUTE']);
-  if (Number(env['RECONCILE_CALLS_PER_MINUTE'] ?? 20) >= calls)
-    faults.push(`RECONCILE_CALLS_PER_MINUTE must be below API_CALLS_PER_MINUTE (${calls}): handlers have the rest`);
-  if (env['BACKUP_DIR'] && /^postgres/.test(env['DATABASE_URL'] ?? ''))
-    faults.push('BACKUP_DIR is for an SQLite store: back up PostgreSQL by pg_dump, or the snapshots of its provider');
-  if (env['MOVE_FROM'] && !/^postgres/.test(env['DATABASE_URL'] ?? ''))
-    faults.push('DATABASE_URL must name the PostgreSQL store into which MOVE_FROM is moved');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
-  if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN']) {
+  if (!['127.0.0.1', '::1', 'localhost'].includes(opsHost) && !env['OPS_TOKEN'])
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);
-  }
-  if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim()) {
+  if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim())
     faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: otherwise readers could change everything');
-  }
-  const rows = Number(env['RETENTION_DAYS'] ?? 30);
-  if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 0) > rows) {
-    faults.push(
-      `PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): bodies are removed with their rows`,
-    );
-  }
   const port = env['PORT'] ?? '3000';
   if (port !== '0' && port === (env['OPS_PORT'] ?? '3001')) faults.push('OPS_PORT must differ from PORT');
   return faults;
 }
-
-export type Config = z.infer<typeof schema> & {
-  /** The absolute path that DATABASE_URL names. Null: the store is no file. */
-  storePath: string | null;
-  /** The address of the store. That of a file has its absolute path. */
-  storeUrl: string;
-  handlersDir: string;
-};
 
 /**
  * The environment, completed from `.env`. A variable that is set wins over the file, and an empty one counts as unset.
@@ -188,50 +136,27 @@ function filled(env: Env): Env {
 }
 
 /**
- * Throws ConfigError with every fault. With `only`, faults of other variables are ignored: the command line needs the
- * store, but not the secret.
+ * Throws ConfigError with every fault. With `without`, these variables are not needed and their faults are ignored: `run`
+ * and the command line work without the webhook's secret.
  */
-export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {}): Config {
+export function loadConfig(env: Env, without: readonly string[] = []): Config {
   const { values, faults } = readSecretFiles(env);
+  for (const name of without) delete values[name];
   maskFromNowOn(values);
+  if (without.includes('WEBHOOK_SECRET')) values['WEBHOOK_SECRET'] = 'whsec_unknown';
   const parsed = schema.safeParse(values);
-  if (!parsed.success) {
-    for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${issue.message}`);
-  }
-  faults.push(...faultsBetween(values));
-  const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
-  if (own.length > 0) throw new ConfigError(own);
-  // If ignored faults remain, only the variables in `only` are read, and the others get their defaults.
-  const config =
-    parsed.data ??
-    schema.parse({
-      WEBHOOK_SECRET: 'whsec_0000000000000000',
-      ...Object.fromEntries((only ?? []).map((name) => [name, values[name]])),
-    });
-  const file = /^sqlite:(.*)$/s.exec(config.DATABASE_URL)?.[1];
-  const storePath = file === undefined ? null : realOf(pathOf(file));
+  for (const issue of parsed.error?.issues ?? []) faults.push(`${issue.path.join('.')} ${issue.message}`);
+  faults.push(...faultsBetween(without.includes('OPS_TOKEN') ? { ...values, OPS_HOST: undefined } : values));
+  const own = faults.filter((fault) => !without.some((name) => fault.startsWith(name)));
+  if (!parsed.data || own.length > 0) throw new ConfigError(own);
+  const path = resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length));
   return {
-    ...config,
-    // A RETENTION_DAYS below the default of PAYLOAD_RETENTION_DAYS limits both, so bodies go with their rows.
-    PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
-    storePath,
-    MOVE_FROM: config.MOVE_FROM && `sqlite:${realOf(pathOf(config.MOVE_FROM.slice('sqlite:'.length)))}`,
-    storeUrl: storePath === null ? config.DATABASE_URL : `sqlite:${storePath}`,
-    handlersDir: pathOf(config.HANDLERS_DIR),
+    ...parsed.data,
+    // SQLite's other files are beside the real file.
+    storePath: orUndefined(() => realpathSync(path)) ?? path,
+    handlersDir: resolve(parsed.data.HANDLERS_DIR),
   };
 }
 
-/** Resolves a symbolic link to the store, because SQLite's other files are beside the real file. */
-function realOf(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch {
-    // The file does not exist or cannot be reached. Opening the store reports that.
-    return path;
-  }
-}
-
-function pathOf(text: string): string {
-  const path = text.startsWith('//') ? text.slice(2) : text;
-  return isAbsolute(path) ? path : resolve(path);
-}
+/** The configuration of `run` and of commands, which get no secret that they have no use for. */
+export const loadConfigOfRun = (env: Env): Config => loadConfig(env, KEPT_FROM_RUN);

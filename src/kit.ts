@@ -1,10 +1,11 @@
 // Everything that handlers import as '#kit'. All of it is public, so its names must not change.
-import type { EventMap } from './wire/event-map.ts';
 import type { SqlRow, SqlValue, Tx } from './store/work.ts';
+import type { EventMap } from './wire/event-types.ts';
 import type { Origin } from './wire/event.ts';
+import type { Service } from './service/service.ts';
 
-export * from './service/kit.ts';
-export type { EventMap, Origin, SqlRow, SqlValue, Tx };
+export { ServiceError } from './service/errors.ts';
+export type { EventMap, Origin, Service, SqlRow, SqlValue, Tx };
 
 /** A type that src/events.ts or the kit defines. */
 export type EventName = keyof EventMap;
@@ -29,6 +30,7 @@ export interface EventOf<Type extends string> {
   /** When the event happened: ISO 8601, UTC. Null: unknown. */
   readonly createdAt: string | null;
   readonly receivedAt: string;
+  /** How it came first. */
   readonly origin: Origin;
   readonly data: Type extends EventName ? EventMap[Type] : Record<string, unknown>;
 }
@@ -39,31 +41,25 @@ export interface Context {
   readonly signal: AbortSignal;
   /** From 1. */
   readonly attempt: number;
-  /**
-   * A later event of the lane was finished before this one. If this event was recovered without its session, a later
-   * event of any lane of this handler counts.
-   */
+  /** A later event of the lane has ended before this one, or this task has stepped aside from its lane. */
   readonly late: boolean;
-  /** Only with `order: 'strict'`: the task was released although two reads of replay did not show its event. */
-  readonly unproven: boolean;
   /** Milliseconds since the event happened. Null: unknown. */
   readonly lagMs: number | null;
   /** The same in every retry and rerun of this handler on this event. */
   readonly idempotencyKey: string;
+  /** The service's operations. They throw ServiceError, also if no API key is set. */
+  readonly service: Service;
   /** What earlier attempts of this task noted, also before a crash or a rerun. Read-only. */
   readonly notes: Readonly<Record<string, unknown>>;
-  /**
-   * Commits a small fact about this task at once, for example that a send has begun: JSON of at most 1 KiB, at most 32
-   * names. It is on disk when the promise resolves. Throws if the claim is gone. Await it outside `ctx.complete`.
-   */
+  /** Commits a small fact at once, like that a send has begun: JSON of at most 1 KiB, 32 names. Throws if the claim is gone. */
   note(name: string, value: unknown): Promise<void>;
   /** The rows of one `select` on the handler's own tables. It changes nothing. */
   read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;
   /**
-   * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`.
-   * Throws if the claim is gone: the attempt has timed out, or another process was given the task.
+   * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`, for
+   * at most one second. Throws if the claim is gone: the attempt has timed out, or another process was given the task.
    */
-  complete(work: (tx: Tx) => void | Promise<void>): Promise<void>;
+  complete(work: (tx: Tx) => unknown): Promise<void>;
 }
 
 /** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are added. */
@@ -83,20 +79,19 @@ export interface Handler<Type extends string = string> {
   on: Type | readonly Type[] | '*';
   /**
    * Tasks of one lane run one after another, in cursor order. 'none': a task runs as soon as there is room. Default:
-   * 'conversation', as src/events.ts defines it; a type without one uses the session. With `order: 'strict'` the lane
-   * depends on `data` alone, because replay shows nothing else. A lane function then gets no id, and types whose data
-   * name no session share one lane. A strict task in lane 'none' waits for replay, but for no other task.
+   * 'conversation', as src/events.ts defines it; a type without one uses the session that the data name. Events whose
+   * data name none share one lane.
    */
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
   /**
    * 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, so that earlier events can arrive. 'strict': when
-   * replay has proved that no earlier event is missing. The proof takes one or more calls and needs an API key; while
-   * replay is stopped, the task waits.
+   * replay has shown that no earlier event is missing. That takes one or more calls and needs an API key; while replay is
+   * stopped, the task waits.
    */
   order?: 'arrival' | 'window' | 'strict';
   /** Default: 20 attempts; the first retry after about 1 s, later ones at most 1 h apart. */
   retry?: { attempts?: number; firstMs?: number; maxMs?: number };
-  /** How long a failing task holds its lane, from its first failure. Default: 2 min; if strict, until the task ends. */
+  /** How long a failing task holds its lane, from its first failure. Default: 2 min. */
   laneHoldMs?: number;
   /** Default: 30 s. */
   timeoutMs?: number;
@@ -104,12 +99,7 @@ export interface Handler<Type extends string = string> {
   maxAgeMs?: number;
   /** The outcome for a stale event. Default: 'run', as if it were not stale. */
   onStale?: 'run' | 'skip' | 'dead';
-  /** Also handles events older than the store, which REPLAY_FROM or `npx kit verify` fetches. Default: false. */
-  history?: boolean;
-  /**
-   * The most attempts that begin in any minute, spread evenly: with 60, one each second. Tasks that wait for the limit
-   * stay ready and do not delay other handlers. Default: no limit.
-   */
+  /** The most attempts that begin in any minute, spread evenly: with 60, one each second. Default: no limit. */
   rate?: { perMinute: number };
   /**
    * Creates and changes the handler's own tables. The steps of a list run once each, in order: change tables by a new last
@@ -141,7 +131,7 @@ export class Dead extends Error {
   }
 }
 
-/** The task runs again after this time, without spending an attempt. All delays of a task are at most 24 h together. */
+/** The task runs again after this time, at most 24 h, without spending an attempt. */
 export class RetryAfter extends Error {
   readonly ms: number;
   constructor(ms: number, reason: string) {

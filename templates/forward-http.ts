@@ -1,24 +1,21 @@
-// Forwards each event to your own HTTP endpoint, signed.
-// Use it if another program does the work, and the kit should keep the order and retry.
-// Lane: the conversation. Freshness: any age, because the endpoint gets every event, with the time when it happened.
+// Forwards each event to your own HTTP endpoint, signed: another program does the work, and the kit orders and retries.
+// Lane: the conversation. Freshness: any age: the event says when it happened.
 // Needs: FORWARD_URL and FORWARD_SECRET.
 // Assumed: nothing of the service.
-// The endpoint can get an event twice: if `run` ends after the endpoint's answer, the attempt is repeated. Both
-// requests have the same Idempotency-Key. The endpoint must check the signature before it reads the body: X-Signature
-// is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex.
-// Temporary errors are retried: no answer, 5xx, 408, 425, and 429 after its Retry-After. Any other 4xx is a dead letter.
+// X-Signature is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex. The endpoint checks it before it reads
+// the body. It can get an event twice, with the same Idempotency-Key, if `run` ends after its answer.
+// Retried are: no answer, 5xx, 408, 425, and 429 after its Retry-After. Any other 4xx is a dead letter.
 import { createHmac } from 'node:crypto';
 import { Dead, defineHandler, RetryAfter } from '#kit';
 
 export default defineHandler({
   on: '*',
-  lane: 'conversation',
   timeoutMs: 15_000,
   setup: () => void settings(),
   async handle(event, ctx) {
     const { url, secret } = settings();
     const body = JSON.stringify(event);
-    const timestamp = String(Math.floor(Date.now() / 1000));
+    const timestamp = String(Math.floor(Date.now() / 1_000));
     const response = await fetch(url, {
       method: 'POST',
       redirect: 'error',
@@ -32,25 +29,21 @@ export default defineHandler({
       signal: ctx.signal,
     });
     await response.body?.cancel();
-    const { ok, status } = response;
+    const { ok, status, headers } = response;
     if (ok) return;
-    if (status === 429) throw new RetryAfter(waitOf(response), 'the endpoint answered 429');
-    // A retry cannot change a refusal, so a person must look at it.
-    if (status >= 400 && status < 500 && ![408, 425].includes(status))
-      throw new Dead(`the endpoint refused it: ${status}`);
+    if (status === 429) {
+      const seconds = Number(headers.get('retry-after')) || 60;
+      throw new RetryAfter(1_000 * Math.min(seconds, 3_600), 'the endpoint answered 429');
+    }
+    const isRefusal = status >= 400 && status < 500 && ![408, 425].includes(status);
+    if (isRefusal) throw new Dead(`the endpoint refused it: ${status}`);
     throw new Error(`the endpoint answered ${status}`);
   },
 });
 
-/** Throws without the values. The errors of fetch would quote the address, and a password in it. */
+/** Throws without the values: the errors of fetch would quote the address, and a password in it. */
 function settings(): { url: string; secret: string } {
   const { FORWARD_URL: url = '', FORWARD_SECRET: secret = '' } = process.env;
   if (secret !== '' && URL.canParse(url) && /^https?:\/\/[^@]+$/.test(url)) return { url, secret };
   throw new Error('set FORWARD_URL, an http or https address without user and password, and FORWARD_SECRET');
-}
-
-/** Milliseconds, from the seconds in Retry-After: at most an hour, by default a minute. */
-function waitOf({ headers }: Response): number {
-  const seconds = Number(headers.get('retry-after'));
-  return 1_000 * (seconds > 0 ? Math.min(seconds, 3_600) : 60);
 }

@@ -1,10 +1,9 @@
-// Posts to Slack or Discord that a message has arrived.
-// Use it to call a person to the inbox. The notice names the event, and neither its writer nor its text: add what your
-// channel may know.
+// Posts to Slack or Discord that a message has arrived. The notice names the event, and neither its writer nor its text: add
+// what your channel may know.
 // Lane: none, because notices need no order. Freshness: ten minutes, because later a person has seen the message.
 // Needs: NOTIFY_URL, the address of an incoming webhook.
 // Assumed: nothing of the service. Slack reads `text`, Discord reads `content`.
-// A notice can come twice, if `run` ends after the answer of Slack or Discord.
+// A notice can come twice, if `run` ends after the answer.
 import { Dead, defineHandler, RetryAfter } from '#kit';
 
 export default defineHandler({
@@ -16,33 +15,28 @@ export default defineHandler({
   // Discord takes 30 notices a minute, Slack 60.
   rate: { perMinute: 30 },
   timeoutMs: 15_000,
-  setup: () => void addressOf(process.env['NOTIFY_URL']),
+  setup: () => void address(),
   async handle(event, ctx) {
     const words = `A message has arrived${event.data.is_group ? ' in a group' : ''}: npx kit explain ${event.key}`;
-    const response = await fetch(addressOf(process.env['NOTIFY_URL']), {
+    const { body, ok, status, headers } = await fetch(address(), {
       method: 'POST',
       redirect: 'error',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ text: words, content: words }),
       signal: ctx.signal,
     });
-    await response.body?.cancel();
-    if (response.ok) return;
-    const { status } = response;
-    if (status === 429) throw new RetryAfter(waitOf(response), 'too many notices');
+    await body?.cancel();
+    if (ok) return;
+    const seconds = Number(headers.get('retry-after')) || 60;
+    if (status === 429) throw new RetryAfter(1_000 * Math.min(seconds, 3_600), 'too many notices');
     if (status >= 400 && status < 500) throw new Dead(`NOTIFY_URL refused the notice: ${status}`);
     throw new Error(`NOTIFY_URL answered ${status}`);
   },
 });
 
-/** Throws without the address, because it is a secret. The errors of fetch would quote it. */
-function addressOf(url = ''): string {
+/** Throws without the address, which is a secret: the errors of fetch would quote it. */
+function address(): string {
+  const { NOTIFY_URL: url = '' } = process.env;
   if (URL.canParse(url) && /^https?:\/\/[^@]+$/.test(url)) return url;
   throw new Error('set NOTIFY_URL to the address of an incoming webhook of Slack or Discord');
-}
-
-/** Milliseconds, from the seconds in Retry-After: at most an hour, by default a minute. */
-function waitOf({ headers }: Response): number {
-  const seconds = Number(headers.get('retry-after'));
-  return 1_000 * (seconds > 0 ? Math.min(seconds, 3_600) : 60);
 }

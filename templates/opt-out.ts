@@ -1,12 +1,10 @@
-// Records who wants no more messages: STOP, SAIR, PARAR.
-// Use it beside every handler and program that sends. Before it sends, it asks this table, as the template auto-reply
-// does: `select 1 from opt_out where peer = ? and state = 'out'`.
-// Lane: the conversation. Freshness: any age, and history too, because an opt-out does not expire.
+// Records who wants no more messages: STOP, SAIR, PARAR. START and VOLTAR take it back.
+// Whatever sends asks this table first, as auto-reply does: `select 1 from opt_out where peer = ? and state = 'out'`.
+// Lane: the conversation. Freshness: any age, because an opt-out does not expire.
 // Needs: nothing.
-// Assumed: `from` is the same address at each of your numbers. An opt-out is for all of them.
-// START and VOLTAR take it back. A message counts if it is only the word; case, accents and punctuation do not matter.
-// The word with the highest cursor wins, so redeliveries, late events and reruns change nothing. A word in a group does
-// not count, because it is for the group.
+// Assumed: `from` is the same address at each of your numbers, so that an opt-out is for all of them.
+// A message counts if it is only the word; case, accents and punctuation do not matter. A word in a group does not count.
+// The word with the highest cursor wins, so redeliveries, late events and reruns change nothing.
 import { defineHandler, Skip } from '#kit';
 
 const OUT = ['stop', 'sair', 'parar'];
@@ -15,9 +13,7 @@ const LONGEST = 40;
 
 export default defineHandler({
   on: 'MessageReceived',
-  lane: 'conversation',
   order: 'arrival',
-  history: true,
   setup: [
     `create table if not exists opt_out (
       peer text primary key, state text not null, word_cursor bigint not null)`,
@@ -29,11 +25,11 @@ export default defineHandler({
     const state = OUT.includes(word) ? 'out' : 'in';
     ctx.log.info({ state }, 'opt-out changed');
     await ctx.complete(async (tx) => {
-      // Cursors are ordered as integers (contract 6.3). `>=` lets `npx kit trigger` change it, whose events have none.
+      // What `npx kit trigger` sends has no cursor, so it changes only what has none either.
       await tx.run(
         `insert into opt_out values (?, ?, ?) on conflict (peer) do update
          set state = excluded.state, word_cursor = excluded.word_cursor
-         where excluded.word_cursor >= opt_out.word_cursor or (excluded.word_cursor < 0 and excluded.state = 'out')`,
+         where excluded.word_cursor >= opt_out.word_cursor`,
         ...[data.from, state, BigInt(cursor ?? -1)],
       );
     });

@@ -1,14 +1,12 @@
-// Saves the media of each message as a file.
-// Use it to keep pictures, voice messages and documents. The table `save_media` tells which file belongs to a message.
+// Saves the media of each message as a file. The table `save_media` tells which file belongs to a message.
 // Lane: none, because files need no order. Freshness: any age, because a file is as useful later.
 // Needs: an API key with product:inbox. MEDIA_DIR is the folder, by default data/media.
-// Assumed: the history shows the message under its `message_id`, as `id` or `provider_message_id`. There
-// `media.media_asset_id` (contract 2.8) is the id of GET /media/{id} (4.3), because MessageReceived names no media (6.4).
-// The writer's `from` is the conversation's `chat_jid` or `peer_phone` (2.9). A message of type `text` has no media.
-// A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. A
-// file appears whole: it is written beside its place, synced and renamed. A crash may leave a file that ends in .part:
-// delete it. Groups are skipped, because their conversation cannot be found by the writer.
-import { createHash, randomUUID } from 'node:crypto';
+// Assumed: the history shows the message under its `message_id`, as `id` or `provider_message_id`, and its
+// `media.media_asset_id` (contract 2.8) is the id of GET /media/{id} (4.3). The writer's `from` is the conversation's
+// `chat_jid` or `peer_phone` (2.9), but for groups, which are skipped. A message of type `text` has no media.
+// A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. It is
+// written beside its place, synced and renamed. After a crash, delete what ends in .part.
+import { hash, randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,9 +14,8 @@ import { pipeline } from 'node:stream/promises';
 import { defineHandler, Skip, type Context, type KitEvent } from '#kit';
 
 const MOST_BYTES = 32 * 1024 * 1024;
-const TOO_LARGE = `the file has more than ${MOST_BYTES} bytes`;
 /** Other kinds end in .bin, so that no file runs or opens in a browser because of its name. */
-const ENDINGS: Record<string, string> = { 'image/jpeg': 'jpg', 'image/png': 'png', 'audio/ogg': 'ogg' };
+const ENDINGS = new Map(Object.entries({ 'image/jpeg': 'jpg', 'image/png': 'png', 'audio/ogg': 'ogg' }));
 
 export default defineHandler({
   on: 'MessageReceived',
@@ -33,31 +30,28 @@ export default defineHandler({
   ],
   async handle(event, ctx) {
     const { is_group, message_type, message_id } = event.data;
-    if (is_group) throw new Skip('media of groups are not saved');
-    const id = message_type === 'text' ? undefined : await mediaOf(event, ctx);
-    if (!id) throw new Skip('the message has no media');
-    const { body, mime, bytes } = await ctx.service.media(id, { signal: ctx.signal });
-    if ((bytes ?? 0) > MOST_BYTES) {
-      await body.cancel();
-      throw new Skip(TOO_LARGE);
-    }
+    if (is_group || message_type === 'text') throw new Skip('no media, or of a group');
+    const id = await mediaOf(event, ctx);
+    if (typeof id !== 'string' || id === '') throw new Skip('the message has no media');
+    const { body, mime } = await ctx.service.media(id);
     const kind = (mime ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
-    const file = `${createHash('sha256').update(event.key).digest('hex')}.${Object.hasOwn(ENDINGS, kind) ? ENDINGS[kind] : 'bin'}`;
-    const size = await save(body, file, ctx.signal);
+    const file = `${hash('sha256', event.key)}.${ENDINGS.get(kind) ?? 'bin'}`;
+    const bytes = await save(body, file, ctx.signal);
     await ctx.complete(async (tx) => {
       const add = 'insert into save_media values (?, ?, ?, ?, ?) on conflict (key) do nothing';
-      await tx.run(add, event.key, message_id, file, kind, size);
+      await tx.run(add, event.key, message_id, file, kind, bytes);
     });
   },
 });
 
-/** Undefined or empty: the message has no media. Throws if the history does not show the message yet. */
-async function mediaOf({ data }: KitEvent<'MessageReceived'>, { service, signal }: Context) {
-  for await (const conversation of service.items('ListConversations', {}, { signal })) {
-    const { id, session_id, chat_jid, peer_phone } = conversation;
+/** Throws if the history does not show the message yet. */
+async function mediaOf({ data }: KitEvent<'MessageReceived'>, { service }: Context): Promise<unknown> {
+  for await (const { id, session_id, chat_jid, peer_phone } of service.items('ListConversations', {})) {
     if (session_id !== data.session_id || ![chat_jid, peer_phone].includes(data.from)) continue;
-    for await (const message of service.items('ListMessages', { conversation_id: id }, { signal }))
-      if ([message.id, message.provider_message_id].includes(data.message_id)) return message.media?.media_asset_id;
+    for await (const message of service.items('ListMessages', { conversation_id: id })) {
+      const { media_asset_id } = Object(message['media']) as { media_asset_id?: unknown };
+      if ([message['id'], message['provider_message_id']].includes(data.message_id)) return media_asset_id;
+    }
   }
   throw new Error('the message is not in the history: see Assumed in the header of this handler');
 }
@@ -71,7 +65,7 @@ async function save(body: ReadableStream<Uint8Array>, file: string, signal: Abor
   async function* bounded(chunks: AsyncIterable<Uint8Array>) {
     for await (const chunk of chunks) {
       bytes += chunk.length;
-      if (bytes > MOST_BYTES) throw new Skip(TOO_LARGE);
+      if (bytes > MOST_BYTES) throw new Skip(`the file has more than ${MOST_BYTES} bytes`);
       yield chunk;
     }
   }
@@ -81,7 +75,7 @@ async function save(body: ReadableStream<Uint8Array>, file: string, signal: Abor
   } finally {
     await rm(part, { force: true });
   }
-  // Syncs the folder, so that the file keeps its name after a power failure.
+  // So that the file keeps its name after a power failure.
   await using directory = await open(folder);
   await directory.sync();
   return bytes;

@@ -1,4 +1,4 @@
-// The definition of an event type: how its data are parsed, its lane, and an example for tests.
+// An event type: how its data are parsed, its lane, and an example for tests.
 import { z } from 'zod';
 
 export interface EventType<Data> {

@@ -9,8 +9,6 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 
 const SRC = `${dirname(import.meta.dirname)}/`;
 const PROJECT = dirname(dirname(import.meta.dirname));
-/** Stacks of calls, by the error that a library created later, without its caller. */
-const callers = new WeakMap<object, string>();
 
 export interface Thrown {
   name: string;
@@ -31,16 +29,11 @@ export function describe(thrown: unknown, file: string | null = null): Thrown {
     return {
       name: masked(textOf(thrown.name)).slice(0, 100),
       message: masked(`${textOf(thrown.message)}${causeOf(thrown.cause)}`).slice(0, 2_000),
-      at: firstLine(stack) ?? handlersLine(callers.get(thrown)) ?? file ?? placesIn(stack)[0] ?? null,
+      at: firstLine(stack) ?? file ?? placesIn(stack)[0] ?? null,
     };
   } catch {
     return { name: 'unknown', message: 'the thrown value could not be read', at: file };
   }
-}
-
-/** Notes the stack of the call that failed with this error. */
-export function noteCaller(error: unknown, stack: string | undefined): void {
-  if (error instanceof Error && stack && !callers.has(error)) callers.set(error, stack);
 }
 
 /** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
@@ -52,12 +45,8 @@ function causeOf(cause: unknown): string {
 
 /** A suffix for a message to people: the handler's line. Empty for the kit's own lines. */
 export function behind(at: string | null): string {
-  return at === null || isOurs(at) ? '' : ` (${inProject(at)})`;
-}
-
-/** For people: the path relative to the project, if it is inside. */
-export function inProject(place: string): string {
-  return place.startsWith(`${PROJECT}/`) ? relative(PROJECT, place) : place;
+  if (at === null || isOurs(at)) return '';
+  return ` (${at.startsWith(`${PROJECT}/`) ? relative(PROJECT, at) : at})`;
 }
 
 /**
@@ -74,7 +63,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
-/** Whether the file of a stack frame (`file:line`) exists. A line that looks like a frame may quote a sender's text. */
+/** Whether the file of a stack frame (`file:line`) exists. What looks like a frame, or a number, may be a sender's text. */
 function isFile(place: string): boolean {
   return existsSync(place.replace(/:\d+$/, ''));
 }
@@ -83,15 +72,10 @@ function isOurs(place: string): boolean {
   return place.startsWith(SRC) && !/^events\.ts:|(^|\/)handlers\//.test(place.slice(SRC.length));
 }
 
-/** The first place in the stack that is not in the kit's own code, as `file:line`. Null if there is none. */
-export function handlersLine(stack = ''): string | null {
-  return placesIn(stack).find((place) => !isOurs(place)) ?? null;
-}
-
 function firstLine(stack: string): string | null {
   // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
-  const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
-  return unreadable && isFile(unreadable) ? unreadable : handlersLine(stack);
+  const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d{1,6})\n/.exec(stack)?.[1];
+  return unreadable && isFile(unreadable) ? unreadable : (placesIn(stack).find((place) => !isOurs(place)) ?? null);
 }
 
 function placesIn(stack: string): string[] {
@@ -99,7 +83,7 @@ function placesIn(stack: string): string[] {
     .split('\n')
     .slice(1)
     .flatMap((line) => {
-      const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
+      const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d{1,6}):\d+\)?$/.exec(line)?.[1];
       return place && !place.includes('/node_modules/') && isFile(place) ? [place] : [];
     });
 }

@@ -30,8 +30,7 @@ export function startLoop(
     }
     working = undefined;
     if (stopped) return;
-    // The next step never follows at once. Sockets and timers get a turn between two steps, even if the loop is woken
-    // often.
+    // Sockets and timers get a turn between two steps.
     if (again || delay <= 0) setImmediate(run);
     else timer = setTimeout(run, Math.min(delay, LONGEST_MS));
   }
@@ -61,23 +60,5 @@ export function startLoop(
       clearTimeout(timer);
       await working;
     },
-  };
-}
-
-/** Calls that come before the interval has passed become one call at its end. */
-export function atMostEvery(ms: number, work: () => void): () => void {
-  let lastAt = -Infinity;
-  let waiting = false;
-  const run = (): void => {
-    waiting = false;
-    lastAt = performance.now();
-    work();
-  };
-  return () => {
-    if (waiting) return;
-    waiting = true;
-    const since = performance.now() - lastAt;
-    if (since >= ms) run();
-    else setTimeout(run, ms - since);
   };
 }

@@ -1,23 +1,12 @@
-// The variables that hold secrets: who gets them, who can read their files, and how they are masked in texts from outside,
-// which may echo them: error texts, request ids, header values.
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { unescape } from 'node:querystring';
+// The variables that hold secrets: who gets them, and how they are masked in texts from outside, which may echo them.
+import { readFileSync } from 'node:fs';
 
 type Env = Record<string, string | undefined>;
 
-/** Variables that may come from a file, whose path is in `<NAME>_FILE`. `npx kit reload` reads the files again. */
-export const SECRETS = [
-  'WEBHOOK_SECRET',
-  'API_KEY',
-  'OPS_TOKEN',
-  'OPS_READ_TOKEN',
-  'ALERT_URL',
-  'HEARTBEAT_URL',
-  'DATABASE_URL',
-] as const;
+/** Variables that may come from a file, whose path is in `<NAME>_FILE`. SIGHUP reads the files again. */
+export const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
 /** Handlers have no use for these, so `run` does not get them. */
-export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL', 'HEARTBEAT_URL'];
+export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
 /** Shorter texts could be part of any word. */
 const SHORTEST = 8;
 
@@ -46,23 +35,13 @@ export function envOfRun(env: Env): Env {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !kept.includes(name)));
 }
 
-/** The files with secrets that every user of this machine can read. */
-export function filesForAll(env: Env, folder = process.cwd()): string[] {
-  const files = [resolve(folder, '.env'), ...SECRETS.flatMap((name) => env[`${name}_FILE`] ?? [])];
-  return files.filter((file) => existsSync(file) && (statSync(file).mode & 0o004) !== 0);
-}
-
-/**
- * Global, because texts from outside reach the log and the store on many ways. The longest come first: a secret that
- * another begins with must not leave the rest of the other in sight.
- */
+/** Global, because texts from outside reach the log and the store on many ways. The longest come first. */
 let known: string[] = [];
 
 /** Masks the secrets of this environment from now on, also after a reload has replaced them. */
-export function maskFromNowOn({ DATABASE_URL = '', ...values }: Env): void {
-  const password = URL.parse(DATABASE_URL)?.password ?? '';
+export function maskFromNowOn(values: Env): void {
   const secrets = SECRETS.flatMap((name) => values[name]?.split(/[\s,]+/) ?? []);
-  const texts = [...secrets, password, unescape(password)].filter((secret) => secret.length >= SHORTEST);
+  const texts = secrets.filter((secret) => secret.length >= SHORTEST);
   // A log line is JSON, in which some characters of a secret are escaped.
   const all = new Set([...known, ...texts, ...texts.map((secret) => JSON.stringify(secret).slice(1, -1))]);
   known = [...all].toSorted((a, b) => b.length - a.length);

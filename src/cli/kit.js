@@ -1,7 +1,9 @@
 #!/usr/bin/env node
-// `npx kit` starts this file. It is plain JavaScript, because npx may run it with the machine's own, older Node:
-// npm 10 installs the project's Node, but does not link it into node_modules/.bin.
-import { fileURLToPath } from 'node:url';
-import { launch } from '../base/node/launch.js';
+// `npx kit`. It is plain JavaScript, because a machine's own, older Node may run it.
+import process from 'node:process';
 
-await launch(fileURLToPath(new URL('main.ts', import.meta.url)), process.argv.slice(2));
+if (Number(process.versions.node.split('.')[0]) < 24) {
+  console.error(`This needs Node 24 or newer, and runs on ${process.version}: npm ci, then npx kit`);
+  process.exit(78);
+}
+await import('./main.ts');

@@ -1,71 +1,122 @@
-// `npx kit <command>`: finds the command, runs it, and turns errors into words and an exit code. Each file in
-// commands/ is a command of that name, so a new command needs no change here.
-import '../base/node/checked.js';
-import { readdirSync } from 'node:fs';
-import { AdminError } from '../admin/error.ts';
-import { ConfigError } from '../config.ts';
+// Derives commands from the operations. It opens the store itself, so it works while the kit is down.
+import { existsSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
+import { ConfigError, loadConfig, loadConfigOfRun, readEnv } from '../config.ts';
+import { diskOf } from '../keep/alarms.ts';
+import { OPERATIONS } from '../operations/all.ts';
+import {
+  argumentsOf,
+  checked,
+  optionOf,
+  Refused,
+  type Operation,
+  type OperationContext,
+} from '../operations/define.ts';
+import { openForPeople } from '../operations/store/open.ts';
+import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
-import { UsageError, type Command } from './lib/command.ts';
-import { nearestType } from '../run/did-you-mean.ts';
-import { version, versionText } from './lib/version.ts';
-import { clean, fail, print, printJson } from './lib/print.ts';
-import { bold } from './lib/table.ts';
+import { VERSION } from '../version.ts';
+import { restore } from './restore.ts';
+import { shown, textOf } from './table.ts';
 
-const COMMANDS = new URL('commands/', import.meta.url);
-const names = readdirSync(COMMANDS).flatMap((file) => (file.endsWith('.ts') ? [file.slice(0, -'.ts'.length)] : []));
+/** A command waits this long for the store's lock. */
+const BUSY_MS = 5_000;
+const TOOLS = new URL('../tools/commands/', import.meta.url);
 
-// EPIPE means that the program which reads the output, for example `head`, has ended. That is no failure.
-process.stdout.on('error', ({ code }: NodeJS.ErrnoException) =>
-  process.exit(code === 'EPIPE' ? EXIT.done : EXIT.failed),
-);
+/** With those that are no operations of the API, because they need no store. The image has no tools. */
+async function allCommands(): Promise<Operation[]> {
+  if (!existsSync(TOOLS)) return [...OPERATIONS, restore];
+  const { create } = await import('../tools/commands/new.ts');
+  const { trigger } = await import('../tools/commands/trigger.ts');
+  return [...OPERATIONS, restore, trigger, create];
+}
 
-const [name, ...args] = process.argv.slice(2);
-process.exitCode = await main(name, args);
+function help(all: Operation[]): string {
+  const width = Math.max(...all.map(({ name }) => name.length));
+  const lines = all.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`);
+  const last = 'npx kit <command> --help shows its options.';
+  return ['npx kit <command> [options] [--json]', '', ...lines, '', last].join('\n');
+}
 
-async function main(command: string | undefined, rest: string[]): Promise<number> {
-  if (command === undefined || command === '--help' || command === '-h' || command === 'help') {
-    await help();
-    return command === undefined ? EXIT.usage : EXIT.done;
-  }
-  if (command === '--version' || command === '-v') {
-    if (rest.includes('--json')) printJson(version());
-    else print(versionText(version()));
-    return EXIT.done;
-  }
-  if (!names.includes(command)) {
-    const near = nearestType(command, names);
-    const remedy = `${near ? `did you mean ${near}? ` : ''}npx kit --help lists them`;
-    return fail(`there is no command ${JSON.stringify(command)}: ${remedy}`, EXIT.usage);
-  }
-  const found = await load(command);
-  if (rest.includes('--help') || rest.includes('-h')) {
-    print(`${found.summary}\n\nUsage: npx kit ${found.usage}`);
-    return EXIT.done;
-  }
+function helpOf(operation: Operation): string {
+  const options = argumentsOf(operation).map(({ name, kind, choices, about }) => {
+    const value = kind === 'flag' ? '' : ` ${choices.join('|') || '…'}`;
+    const shape = operation.first?.includes(name) ? `[${name}]` : `${optionOf(name)}${value}`;
+    return `  ${shape.padEnd(18)} ${about}`.trimEnd();
+  });
+  return [`npx kit ${operation.name}: ${operation.about}`, ...options, '  --json'].join('\n');
+}
+
+function read(operation: Operation, given: string[]): { args: Record<string, unknown>; json: boolean } {
+  const known = argumentsOf(operation).map(({ name, kind }) => ({ name, kind, option: optionOf(name).slice(2) }));
+  const options = Object.fromEntries(
+    known.map(({ option, kind }) => [
+      option,
+      { type: kind === 'flag' ? 'boolean' : 'string', multiple: kind === 'list' } as const,
+    ]),
+  );
+  const all = { ...options, json: { type: 'boolean' } as const };
+  const parsed = parseArgs({ args: given, options: all, allowPositionals: true });
+  const { json = false, ...values } = parsed.values as Record<string, unknown>;
+  const args: Record<string, unknown> = Object.fromEntries(
+    known.flatMap(({ name, option }) => (values[option] === undefined ? [] : [[name, values[option]]])),
+  );
+  const { first = [] } = operation;
+  if (parsed.positionals.length > first.length)
+    throw new Refused(`${operation.name} does not take ${parsed.positionals.join(' ')}: its options have names`);
+  for (const [n, value] of parsed.positionals.entries()) args[first[n] ?? ''] = value;
+  return { args, json: json === true };
+}
+
+async function run(operation: Operation, given: string[]): Promise<number> {
+  const { args, json } = read(operation, given);
+  const asked = checked(operation, args);
+  const path = (): string => loadConfigOfRun(readEnv()).storePath;
+  const store = OPERATIONS.includes(operation) ? open(path()) : undefined;
+  const own = { clock, disk: () => diskOf(path()), version: VERSION, config: () => loadConfig(readEnv()) };
+  const result = await operation.run({ ...(store && openForPeople(store.db)), ...own } as OperationContext, asked);
+  store?.close();
+  const text = textOf(operation.show ? operation.show(result) : result);
+  const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
+  return say(shown(json ? JSON.stringify(result, null, 2) : text), code);
+}
+
+function open(path: string): ReturnType<typeof openSqlite> {
+  if (!existsSync(path)) throw new Refused(`there is no store at ${path}: see DATABASE_URL, or npm start`);
+  return openSqlite(path, { busyMs: BUSY_MS });
+}
+
+async function main([name, ...rest]: string[]): Promise<number> {
+  if (name === undefined || name === '--help' || name === 'help') return say(help(await allCommands()), EXIT.done);
+  if (name === '--version') return say(`webhook-receiver-kit ${VERSION}, Node ${process.version}`, EXIT.done);
+  const known = OPERATIONS.some((one) => one.name === name) ? OPERATIONS : await allCommands();
+  const operation = known.find((one) => one.name === name);
+  if (!operation)
+    return complain(`there is no command ${name}: there are ${known.map((one) => one.name).join(', ')}`, EXIT.usage);
+  if (rest.includes('--help')) return say(helpOf(operation), EXIT.done);
   try {
-    return (await found.run(rest)) ?? EXIT.done;
+    return await run(operation, rest);
   } catch (error) {
-    return explainFailure(error, found);
+    const { message } = describe(error);
+    if (error instanceof ConfigError) return complain(message, EXIT.configuration);
+    if (error instanceof StoreError) return complain(message, EXIT.unreachable);
+    const isUsage = error instanceof Refused || (error as { code?: string }).code?.startsWith('ERR_PARSE_ARGS');
+    return isUsage ? complain(message, EXIT.usage, `npx kit ${name} --help shows its options.`) : Promise.reject(error);
   }
 }
 
-async function load(command: string): Promise<Command> {
-  return ((await import(new URL(`${command}.ts`, COMMANDS).href)) as { default: Command }).default;
+function say(text: string, code: number): number {
+  process.stdout.write(`${text}\n`);
+  return code;
 }
 
-async function help(): Promise<void> {
-  print(bold('npx kit <command>') + '   (--help after a command says more)\n');
-  for (const command of names.toSorted()) print(`  ${command.padEnd(12)}${(await load(command)).summary}`);
+function complain(text: string, code: number, more = ''): number {
+  process.stderr.write(`${shown(text)}\n${more && `${more}\n`}`);
+  return code;
 }
 
-function explainFailure(error: unknown, command: Command): number {
-  if (error instanceof UsageError) return fail(`${error.message}\nUsage: npx kit ${command.usage}`, EXIT.usage);
-  if (error instanceof AdminError && error.code === 'input')
-    return fail(`${clean(error.message)}\nUsage: npx kit ${command.usage}`, EXIT.usage);
-  if (error instanceof AdminError) return fail(clean([error.message, error.remedy ?? []].flat().join(': ')));
-  if (error instanceof ConfigError) return fail(error.message, EXIT.configuration);
-  if (error instanceof StoreError) return fail(error.message, EXIT.unreachable);
-  const { name: kind, message, at } = describe(error);
-  return fail(`${kind}: ${message}${at ? ` (${at})` : ''}`, EXIT.failed);
-}
+// Whoever reads has read enough, like `head`.
+process.stdout.on('error', () => process.exit(EXIT.done));
+process.exitCode = await main(process.argv.slice(2));

@@ -1,75 +1,47 @@
-// Finds out who sent a request to the ops port. decision.ts says whether it is allowed; api.ts and the pages answer.
-//
-// If a token is set, a request needs a token, or a session that a browser opened with one. If none is set, Host and
-// Origin must name this machine or OPS_ORIGIN, so that no page of another site gets an answer.
+// Who may use the ops port. With tokens, by Bearer or Basic; without, only programs and browsers of this machine: Host and
+// Origin must name it, so that no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { Context } from 'koa';
-import type { Config } from '../config.ts';
-import { decide, isKnownHost, sourceOf, type Decision, type What, type Who } from './decision.ts';
-import { createSessions, type SessionOptions } from './sessions.ts';
-import type { WrongTokens } from './wrong-tokens.ts';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Operation } from '../operations/define.ts';
 
-export type AccessConfig = Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
-
-export type Access = ReturnType<typeof createAccess>;
-
-export function createAccess(
-  config: AccessConfig,
-  rest: Pick<SessionOptions, 'store' | 'clock'>,
-  wrongTokens: WrongTokens,
-) {
-  const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
-  const outside = origin === undefined ? undefined : new URL(origin);
-  const open = token === undefined && readToken === undefined;
-  const canReveal = token !== undefined;
-  const tokens = { writer: token, reader: readToken };
-  const sessions = createSessions({ ...rest, tokens, secure: outside?.protocol === 'https:' });
-
-  function holderOf(given: string | undefined): Who | undefined {
-    return given === undefined ? undefined : (['writer', 'reader'] as const).find((who) => same(tokens[who], given));
-  }
-
-  function asked(ctx: Context, isPage: boolean): { who: Who; ours: boolean } {
-    const holder = holderOf(bearerOf(ctx));
-    if (holder) return { who: holder, ours: true };
-    // Tokens are set, and this request of a program has none: it is refused, whichever site sent it.
-    if (!open && !isPage) return { who: 'anonymous', ours: true };
-    const host = ctx.req.headers.host ?? '';
-    const { method } = ctx;
-    const source = sourceOf({ method, host, origin: ctx.get('origin'), site: ctx.get('sec-fetch-site') }, outside);
-    const isSent = isPage && method === 'POST' ? source === 'page' : source !== 'elsewhere';
-    if (open) return { who: 'writer', ours: isSent && isKnownHost(host, outside) };
-    return { who: sessions.of(ctx) ?? 'anonymous', ours: isSent };
-  }
-
-  return {
-    /** Whether OPS_TOKEN is set. Without it, nobody may see a body. */
-    canReveal,
-    /** For programs: they need a bearer token, unless no token is set. Sessions do not count. */
-    program(ctx: Context, what: What): Decision | 'throttled' {
-      const given = open ? undefined : bearerOf(ctx);
-      const isWrong = given !== undefined && !holderOf(given);
-      if (isWrong && wrongTokens.refuse(ctx, 'bearer') === 'throttled') return 'throttled';
-      return decide({ ...asked(ctx, false), what, canReveal });
-    },
-    /** For browsers: a session counts like its token. A form must come from a page of this port. */
-    page: (ctx: Context, what: What): Decision => decide({ ...asked(ctx, true), what, canReveal }),
-    /** Opens a session if the token is right, however many wrong ones came before. */
-    async login(ctx: Context, given: string): Promise<'in' | 'wrong' | 'throttled'> {
-      const who = holderOf(given);
-      if (!who) return wrongTokens.refuse(ctx, 'form');
-      await sessions.begin(ctx, who);
-      return 'in';
-    },
-    logout: (ctx: Context) => sessions.end(ctx),
-    look: (ctx: Context) => sessions.look(ctx),
-    /** Whether the request has a session that a log-out can end. */
-    session: (ctx: Context): boolean => sessions.of(ctx) !== undefined,
-  };
+export interface Tokens {
+  /** May change. */
+  all: string | undefined;
+  /** May only read. */
+  read: string | undefined;
 }
 
-function bearerOf(ctx: Context): string | undefined {
-  return /^Bearer (\S+)$/.exec(ctx.get('authorization'))?.[1];
+const LOCAL = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
+
+/** Null: it may. Otherwise the status and the reason. */
+export function refusal(
+  tokens: Tokens,
+  headers: IncomingHttpHeaders,
+  access: Operation['access'],
+): { status: number; error: string } | null {
+  const { origin, host = '', authorization } = headers;
+  const isForeign = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`;
+  if (isForeign) return { status: 403, error: 'a page of another site has sent this' };
+  if (tokens.all === undefined && tokens.read === undefined) {
+    if (!LOCAL.test(host))
+      return { status: 403, error: 'Host is not this machine: set OPS_TOKEN to be reached by another name' };
+    return access === 'reveal'
+      ? { status: 403, error: 'what strangers wrote is shown with OPS_TOKEN alone, and none is set' }
+      : null;
+  }
+  const given = tokenOf(authorization);
+  if (same(tokens.all, given)) return null;
+  if (same(tokens.read, given))
+    return access === 'read' ? null : { status: 403, error: 'needs OPS_TOKEN: OPS_READ_TOKEN may only read' };
+  return { status: 401, error: 'needs OPS_TOKEN or OPS_READ_TOKEN, as a bearer token or as a password' };
+}
+
+function tokenOf(authorization = ''): string {
+  const [, scheme, value = ''] = /^(Bearer|Basic) (\S+)$/i.exec(authorization) ?? [];
+  if (scheme?.toLowerCase() === 'bearer') return value;
+  return Buffer.from(value, 'base64')
+    .toString()
+    .replace(/^[^:]*:/, '');
 }
 
 function same(expected: string | undefined, given: string): boolean {

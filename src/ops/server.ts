@@ -1,65 +1,153 @@
-// The ops port: API, metrics and pages. It shows the store, and makes the changes that people ask for.
+// The ops port: the operations as an API, the page that calls it, probes and metrics.
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
+import { extname } from 'node:path';
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
+import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { canParseTarget } from '../base/target.ts';
-import { createJobs } from '../admin/jobs.ts';
-import { createAccess, type AccessConfig } from './access.ts';
-import { addApi } from './api.ts';
-import type { OpsContext } from './context.ts';
-import { faultOf } from './faults.ts';
-import { addPages } from './pages/routes.ts';
-import { createWrongTokens } from './wrong-tokens.ts';
+import type { Config } from '../config.ts';
+import { diskOf } from '../keep/alarms.ts';
+import { OPERATIONS } from '../operations/all.ts';
+import { argumentsOf, checked, Refused, type Operation, type OperationContext } from '../operations/define.ts';
+import { kitOf } from '../operations/judge.ts';
+import type { PeopleStore } from '../operations/store/open.ts';
+import { listen } from '../receive/server.ts';
+import { VERSION } from '../version.ts';
+import { refusal } from './access.ts';
 
-export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
-  config: AccessConfig & OpsContext['config'];
-  /** Where status and counters are read. Default: the store itself. */
-  view?: OpsContext['view'];
+const POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const HEADERS = {
+  'X-Content-Type-Options': 'nosniff',
+  'Cache-Control': 'no-store',
+  'Content-Security-Policy': POLICY,
+  'Referrer-Policy': 'no-referrer',
+};
+const PAGE = new URL('page/', import.meta.url);
+/** What the page's modules import, under the same name in its import map. */
+const MODULES = ['preact', 'preact/hooks', 'htm'];
+
+export interface OpsOptions extends PeopleStore {
+  config: Config;
+  clock: Clock;
+  log: Logger;
 }
 
-export function createOpsServer({ config, view, ...options }: OpsOptions): Server {
-  const wrongTokens = createWrongTokens(options);
-  const context: OpsContext = {
-    ...options,
-    config,
-    wrongTokens,
-    view: view ?? options.store.read,
-    router: new Router({ sensitive: true }),
-    access: createAccess(config, options, wrongTokens),
-    jobs: createJobs(options),
-  };
-  const { router, log } = context;
-  addApi(context);
-  const lost = addPages(context);
+type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
 
+/** Throws ConfigError if the port is taken. */
+export async function startOps({ config, log, clock, read, admin }: OpsOptions): Promise<Server> {
+  const disk = () => diskOf(config.storePath);
+  const context: OperationContext = { read, admin, clock, disk, version: VERSION, config: () => config };
+  const tokens = { all: config.OPS_TOKEN, read: config.OPS_READ_TOKEN };
+  const guard =
+    (access: Operation['access']): Guard =>
+    (ctx, next) => {
+      const refused = refusal(tokens, ctx.req.headers, access);
+      if (!refused) return next();
+      if (refused.status === 401) ctx.set('WWW-Authenticate', 'Basic realm="kit"');
+      return answer(ctx, refused.status, { error: refused.error });
+    };
+  const router = new Router({ sensitive: true, strict: true });
+  addProbes(router, read);
+  router.get('/metrics', guard('read'), async (ctx) => {
+    const { metricsOf } = await import('./metrics.ts');
+    const { type, text } = await metricsOf(await read.facts(), disk(), VERSION);
+    ctx.type = type;
+    ctx.body = text;
+  });
+  router.get('/api', guard('read'), (ctx) => {
+    ctx.body = OPERATIONS.map((operation) => {
+      const { name, about, access, reads = access === 'read', first = [] } = operation;
+      return { name, about, access, reads, first, args: argumentsOf(operation) };
+    });
+  });
+  addPage(router, guard('read'));
+  for (const operation of OPERATIONS) addOperation(router, operation, context, { guard, log });
+  const app = createApp(router, log);
+  const handle = app.callback();
+  const server = createServer((req, res) => void handle(req, res));
+  await listen(server, 'OPS_PORT', config.OPS_PORT, config.OPS_HOST);
+  return server;
+}
+
+/** The page is read at the start: its policy allows the import map by its hash, and nothing else that stands in the page. */
+function addPage(router: Router, guard: Guard): void {
+  const page = readFileSync(new URL('index.html', PAGE), 'utf8');
+  const [, map = ''] = /<script type="importmap">(.*?)<\/script>/s.exec(page) ?? [];
+  const hash = createHash('sha256').update(map).digest('base64');
+  const policy = `${POLICY}; script-src 'self' 'sha256-${hash}'; style-src 'self'; connect-src 'self'; img-src data:`;
+  const own = readdirSync(PAGE).map((name) => [name, new URL(name, PAGE)] as const);
+  const modules = MODULES.map((name) => [`${name}.js`, new URL(import.meta.resolve(name))] as const);
+  for (const [name, url] of [...own, ...modules]) {
+    const body = readFileSync(url, 'utf8');
+    router.get(name === 'index.html' ? '/' : `/page/${name}`, guard, (ctx) => {
+      ctx.set('Content-Security-Policy', policy);
+      ctx.type = extname(name);
+      ctx.body = body;
+    });
+  }
+}
+
+function createApp(router: Router, log: Logger): Koa {
   const app = new Koa();
   app.use(async (ctx, next) => {
-    ctx.set('X-Content-Type-Options', 'nosniff');
-    ctx.set('Cache-Control', 'no-store');
-    if (!canParseTarget(ctx)) {
-      ctx.status = 400;
-      return;
-    }
+    ctx.set(HEADERS);
     try {
-      await context.access.look(ctx);
       await next();
-      if (ctx.method === 'GET' && ctx.status >= 404 && !ctx.body && !ctx.path.startsWith('/api/')) await lost(ctx);
     } catch (error) {
-      answerError(ctx, error, log);
+      const { status = 500, message } = error as { status?: number; message: string };
+      if (error instanceof Refused) return answer(ctx, 400, { error: message });
+      if (status >= 400 && status < 500)
+        return answer(ctx, status, { error: 'the body must be a JSON object of 64 KiB at most' });
+      log.error(loggable(error), 'an ops request failed');
+      await answer(ctx, 500, { error: 'failed: see the log' });
     }
   });
-  app.use(router.routes());
-  app.use(router.allowedMethods());
-  app.on('error', (error: unknown) => log.warn(loggable(error), 'an ops answer broke'));
-  const handle = app.callback();
-  return createServer((req, res) => void handle(req, res));
+  app.use(router.routes()).use(router.allowedMethods());
+  app.on('error', (error: unknown) => log.warn(loggable(error), 'an ops answer broke off'));
+  return app;
 }
 
-function answerError(ctx: Context, error: unknown, log: Logger): void {
-  const { status, words } = faultOf(error) ?? { status: 500, words: 'failed; see the log' };
+/** Reading is a GET with a query. A change, and what shows the words of strangers, is a POST with JSON. */
+function addOperation(
+  router: Router,
+  operation: Operation,
+  context: OperationContext,
+  { guard, log }: { guard: (access: Operation['access']) => Guard; log: Logger },
+): void {
+  const { name, access, reads = access === 'read' } = operation;
+  if (reads)
+    router.get(`/api/${name}`, guard('read'), async (ctx) => {
+      const more = Object.keys(ctx.query).filter((key) => operation.byPost?.includes(key));
+      if (more.length > 0) throw new Refused(`ask for ${more.join(', ')} by POST`);
+      await answer(ctx, 200, await operation.run(context, checked(operation, { ...ctx.query })));
+    });
+  if (access === 'read') return;
+  router.post(`/api/${name}`, guard(access), async (ctx) => {
+    const { koaBody } = await import('koa-body');
+    await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '64kb' })(ctx, async () => {});
+    const { body = {} } = ctx.request as { body?: Record<string, unknown> };
+    const result = await operation.run(context, checked(operation, body));
+    log.info({ operation: name }, 'asked for by the API');
+    await answer(ctx, 200, result);
+  });
+}
+
+async function answer(ctx: Context, status: number, body: unknown): Promise<void> {
   ctx.status = status;
-  ctx.body = { error: words || 'the request cannot be read' };
-  if (status === 500) log.error(loggable(error), 'an ops request failed');
+  ctx.body = body;
+}
+
+function addProbes(router: Router, read: PeopleStore['read']): void {
+  router.get('/livez', (ctx) => {
+    ctx.body = 'alive\n';
+  });
+  router.get('/readyz', async (ctx) => {
+    const { processes } = kitOf(await read.facts());
+    ctx.status = processes.receive === 'up' ? 200 : 503;
+    ctx.body = processes.receive === 'up' ? 'ready\n' : 'the main process gives no sign of life\n';
+  });
 }

@@ -1,76 +1,85 @@
-// Reads a request's body byte for byte, because the signature covers the raw bytes, and koa-body would decode them.
-// Bodies share a memory budget. When they exceed it, some are dropped.
+// Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
+// before they are verified). Large bodies share a memory budget: one is not read before there is room for it.
 import type { IncomingMessage } from 'node:http';
-import { createBudget, type Body } from './body-budget.ts';
-import type { RefusalName } from './causes.ts';
-import { free, PART, readInTurns, sizeOf } from './turns.ts';
+import { createRoom } from './room.ts';
 
-/** Bytes. Bodies up to this size have a budget of their own, so that large ones never drop them. */
-const SMALL = 64 * 1024;
-const BUDGET = { small: 16 * 1024 * 1024, large: 32 * 1024 * 1024 };
-/** Bytes that each chunk costs at least, because very small chunks take more memory than their bytes. */
-const CHUNK = 512;
+/** Bytes. Smaller bodies need no room: connections are limited. */
+const SMALL = 64 * 1_024;
+const BUDGET = 32 * 2 ** 20;
+/** A large body without progress is cut: it holds room that others wait for. */
+const STALL_MS = 2_000;
 
-type BodyCause = Extract<RefusalName, `body_${string}`>;
+export type BodyCause = 'body_limit' | 'body_aborted' | 'body_stalled' | 'no_room';
+
+export interface Body {
+  bytes: Buffer;
+  /** Call it once the bytes are let go of. */
+  release: () => void;
+}
 
 export type BodyReader = ReturnType<typeof createBodyReader>;
 
-export function createBodyReader(budget = BUDGET.large, monotonic = (): number => performance.now()) {
-  const small = createBudget(BUDGET.small, monotonic);
-  const large = createBudget(budget, monotonic);
+export function createBodyReader(budget = BUDGET) {
+  const room = createRoom(budget);
 
-  return {
-    /**
-     * The parts of the body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender
-     * left. Its bytes are charged until `handled` settles. `onPart` is called with each part as it arrives.
-     */
-    read: (
-      request: IncomingMessage,
-      limit: number,
-      handled: Promise<unknown> = Promise.resolve(),
-      onPart?: (part: Buffer) => void,
-    ): Promise<Buffer[] | BodyCause> =>
-      new Promise((resolve) => {
-        let parts: Buffer[] = [];
-        const drop = (): void => settle('body_dropped');
-        const body: Body = { held: 0, size: sizeOf(request, 0), since: monotonic(), drop };
-        const onEnd = (): void => settle(parts);
-        const onGone = (): void => settle('body_aborted');
-        let bytes = 0;
-        let charged = small;
-        let settled = false;
+  /** Resolves to the whole body, or to the cause of its refusal. */
+  async function read(request: IncomingMessage, limit: number): Promise<Body | BodyCause> {
+    const declared = request.headers['content-length'];
+    if (Number(declared ?? 0) > SMALL) return readLarge(request, limit, Number(declared), []);
+    const parts: Buffer[] = [];
+    const end = await collect(request, Math.min(limit, SMALL), parts);
+    if (end === 'end') return { bytes: whole(parts), release: () => {} };
+    if (end !== 'body_limit' || limit <= SMALL) return end;
+    // A chunked body does not say its length.
+    return readLarge(request, limit, limit, parts);
+  }
 
-        function onData(part: Buffer): void {
-          if (settled) return free(part);
-          parts.push(part);
-          bytes += part.length;
-          if (bytes > limit) return settle('body_limit');
-          if (bytes > SMALL && charged === small) {
-            small.release(body);
-            charged = large;
-          }
-          onPart?.(part);
-          body.size = Math.min(limit, sizeOf(request, bytes));
-          // While a large body waits for its turn, the stream holds one more part of it.
-          const next = charged === large ? Math.min(PART, body.size - bytes) : 0;
-          charged.charge(body, Math.max(bytes + next, CHUNK * parts.length));
-        }
-        // The listeners stay, because an error without one would crash the process. What comes later is ignored.
-        function settle(result: Buffer[] | BodyCause): void {
-          if (settled) return;
-          settled = true;
-          if (typeof result === 'string') {
-            parts.forEach(free);
-            charged.release(body);
-          } else {
-            charged.keep(body);
-            void handled.finally(() => charged.release(body));
-          }
-          parts = [];
-          resolve(result);
-        }
-        readInTurns(request);
-        request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
-      }),
-  };
+  async function readLarge(
+    request: IncomingMessage,
+    limit: number,
+    size: number,
+    parts: Buffer[],
+  ): Promise<Body | BodyCause> {
+    const release = await room.take(Math.min(size, limit));
+    if (!release) return 'no_room';
+    const end = request.destroyed ? 'body_aborted' : await collect(request, limit, parts, STALL_MS);
+    if (end === 'end') return { bytes: whole(parts), release };
+    release();
+    return end;
+  }
+
+  return { read };
+}
+
+const whole = (parts: Buffer[]): Buffer => (parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts));
+
+/** Adds parts until the end. At the limit it pauses; the part that crosses it is kept. */
+function collect(
+  request: IncomingMessage,
+  limit: number,
+  parts: Buffer[],
+  stallMs = 0,
+): Promise<'end' | Exclude<BodyCause, 'no_room'>> {
+  return new Promise((resolve) => {
+    let bytes = parts.reduce((sum, part) => sum + part.length, 0);
+    const timer = stallMs > 0 ? setTimeout(() => over('body_stalled'), stallMs) : undefined;
+    function over(how: 'end' | Exclude<BodyCause, 'no_room'>): void {
+      clearTimeout(timer);
+      request.off('data', onData).off('end', onEnd).off('close', onGone);
+      if (how !== 'end') request.pause();
+      resolve(how);
+    }
+    const onEnd = (): void => over('end');
+    const onGone = (): void => over('body_aborted');
+    function onData(part: Buffer): void {
+      parts.push(part);
+      bytes += part.length;
+      timer?.refresh();
+      if (bytes > limit) over('body_limit');
+    }
+    request.on('data', onData).on('end', onEnd).on('close', onGone);
+    // An error without a listener would end the process. `close` follows it.
+    if (request.listenerCount('error') === 0) request.on('error', () => {});
+    request.resume();
+  });
 }

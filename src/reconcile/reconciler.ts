@@ -1,85 +1,150 @@
-// The reconciler decides which pass makes the next call of ReplayEvents: the forward pass, then the overlap pass, then
-// verify. While the search pass is active, it replaces the forward pass. All calls stay within the budget.
-import type { Accepted, Batch } from '../store/ingest.ts';
-import { createCall, type BackOff } from './call.ts';
-import { createForwardPass } from './forward-pass.ts';
-import { createOverlapPass, READING_AGAIN } from './overlap-pass.ts';
-import type { Page } from './page.ts';
-import type { Pass, PassContext, ReconcilerOptions } from './pass.ts';
-import { createPositions } from './position.ts';
-import { wordsOf } from './progress.ts';
-import { createStatus } from './status.ts';
-import { createVerifyPass } from './verify-pass.ts';
+// When history is read: at the start, each interval, while strict tasks wait, and when a person asks. It says what it does.
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import { startLoop } from '../base/loop.ts';
+import type { Config } from '../config.ts';
+import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import { StoreError, type Store } from '../store/store.ts';
+import type { Db } from '../store/sqlite/database.ts';
+import { ServiceError } from '../service/errors.ts';
+import { createExchange } from '../service/exchange.ts';
+import { createBudget, retryWait } from '../service/pace.ts';
+import { createRead } from './page.ts';
+import { readAgain, runPass, type PassOptions } from './pass.ts';
+import { ReplayStore } from './store.ts';
+import { Stream } from './stream.ts';
 
-export type Reconciler = ReturnType<typeof createReconciler>;
+/** Strict tasks ask for a pass at most this often; commands are seen within it, and faults of the store may pass. */
+const STEP_MS = 1_000;
 
-/** Milliseconds between two looks for a person's request (`npx kit reconcile`). */
-const ASKED_MS = 1_000;
+interface Told {
+  state: 'idle' | 'running' | 'backing-off' | 'stopped';
+  lastAt: number | null;
+  reason: string | null;
+  recovered: number;
+  /** When replay last brought an event that no webhook had. */
+  recoveredAt: number | null;
+  fetched: number;
+  /** The newest wish of a person that was heard. */
+  askedAt: number;
+}
 
-// oxlint-disable-next-line max-lines-per-function -- one idea: the step, and a person's request that makes the next step due
-export function createReconciler(options: ReconcilerOptions) {
-  const { store, clock, budget, onEvents } = options;
-  let asked: number | null = null;
-  const status = createStatus(options);
-  const { say } = status;
-  const context: PassContext = { ...options, commit, say };
-  const overlap = createOverlapPass(context);
-  const forward = createForwardPass(context, overlap);
-  const verify = createVerifyPass(context);
-  const passes: Pass[] = [forward.search, forward, overlap, verify];
-  const positions = createPositions();
-  const backOff: BackOff = { until: -Infinity, failures: 0 };
-  const call = createCall(context, status, positions, backOff);
+export interface ReconcilerOptions {
+  store: Pick<Store, 'ingest'> & { db: Db };
+  config: Config;
+  clock: Clock;
+  log: Logger;
+}
 
-  /** Makes at most one call. Resolves to the milliseconds until the next step. */
-  async function step(): Promise<number> {
-    await status.load();
-    await lookForRequest();
-    await verify.look();
-    const now = clock.monotonic();
-    const dueAt = (one: Pass): number => Math.max(one.dueAt(), positions.pauseUntil(one));
-    const pass = passes.find((one) => dueAt(one) <= now);
-    const wait = Math.max(backOff.until, pass ? -Infinity : Math.min(...passes.map(dueAt))) - now;
-    if (wait > 0 || !pass) return Math.min(wait, ASKED_MS);
-    const after = await pass.after();
-    if (after === undefined) return 0;
-    const { state, progress } = status.shown();
-    const untilCall = budget.take();
-    if (untilCall > 0) {
-      const words = progress ? wordsOf(progress) : pass === overlap ? READING_AGAIN : null;
-      // While the pass waits for the call budget, the state stays `backing-off`.
-      if (state !== 'backing-off')
-        await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
-      return Math.min(untilCall, ASKED_MS);
+export class Reconciler {
+  readonly #store: ReplayStore;
+  readonly #intervalMs: number;
+  readonly #pass: PassOptions;
+  readonly #stream: Stream | undefined;
+  readonly #abort = new AbortController();
+  readonly #loop = startLoop(() => this.#step(), recover);
+  #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
+  #isBegun = false;
+  #isWanted = false;
+  /** In monotonic milliseconds. */
+  #nextAt = -Infinity;
+  #failures = 0;
+
+  constructor(options: ReconcilerOptions) {
+    const { store, config, clock, log } = options;
+    const exchange = createExchange({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY });
+    // A sixth of the kit's calls. Handlers have the others.
+    const budget = createBudget(Math.max(1, Math.floor(config.API_CALLS_PER_MINUTE / 6)), clock);
+    this.#store = new ReplayStore(store.db, clock);
+    this.#intervalMs = config.RECONCILE_INTERVAL_SECONDS * 1_000;
+    this.#pass = {
+      store: this.#store,
+      ingest: store.ingest,
+      read: createRead(exchange, budget, this.#abort.signal),
+      clock,
+      log,
+      windowMs: config.ORDER_WINDOW_MS,
+      overlapMs: config.RECONCILE_OVERLAP_SECONDS * 1_000,
+      from: config.REPLAY_FROM === 'start' ? null : parseCursor(config.REPLAY_FROM),
+      onPage: (recovered, fetched) => this.#onPage(recovered, fetched),
+    };
+    if (config.STREAM === 'on') this.#stream = new Stream(options, exchange);
+  }
+
+  /** Strict tasks wait. */
+  wake(): void {
+    this.#isWanted = true;
+  }
+
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    await Promise.all([this.#loop.stop(), this.#stream?.stop()]);
+  }
+
+  async #step(): Promise<number> {
+    if (!this.#isBegun) await this.#begin();
+    const asked = await this.#store.asked();
+    const isAsked = asked !== undefined && asked.at > this.#told.askedAt;
+    if (isAsked) this.#told.askedAt = asked.at;
+    const isDue = this.#pass.clock.monotonic() >= this.#nextAt;
+    const isWanted = isDue || (this.#isWanted && this.#failures === 0);
+    if (!isAsked && (this.#told.state === 'stopped' || !isWanted)) return STEP_MS;
+    this.#isWanted = false;
+    await this.#run(isDue || isAsked, isAsked ? asked.from : null);
+    return STEP_MS;
+  }
+
+  async #begin(): Promise<void> {
+    const told = (await this.#store.told()) as Partial<Told> | undefined;
+    this.#told = { ...this.#told, ...told, state: 'idle', reason: null, fetched: 0 };
+    this.#isBegun = true;
+  }
+
+  /** One pass. `whole`: with the overlap. */
+  async #run(whole: boolean, again: Cursor | null): Promise<void> {
+    const { ingest, clock, log } = this.#pass;
+    try {
+      if (again !== null) await readAgain(this.#pass, again);
+      const reason = await runPass(this.#pass, whole);
+      await ingest.accept({ readings: await this.#store.gapEvents() });
+      if (this.#failures > 0) log.info('history is read again');
+      this.#failures = 0;
+      if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
+      await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0 });
+    } catch (error) {
+      if (this.#abort.signal.aborted) return;
+      if (!(error instanceof ServiceError)) throw error;
+      await this.#failed(error);
     }
-    if (state !== 'backing-off' && state !== 'running') await say('running', null);
-    await call(pass, after);
-    return 0;
   }
 
-  /** Looks for a person's request (`npx kit reconcile`), which ends every pause. */
-  async function lookForRequest(): Promise<void> {
-    const latest = await store.state.get('reconcile_asked');
-    asked ??= latest;
-    // Any change is a new request, even to an earlier time, because the clock may have been set back.
-    if (latest === asked) return;
-    asked = latest;
-    Object.assign(backOff, { until: -Infinity, failures: 0 });
-    positions.hurry();
-    forward.now();
-    options.onAsked?.();
-    await say('running', null);
+  async #failed({ status, message }: ServiceError): Promise<void> {
+    const { clock, log } = this.#pass;
+    this.#nextAt = clock.monotonic() + retryWait(this.#failures++);
+    // A person must act.
+    const isFinal = status === 401 || status === 403;
+    const state = isFinal ? 'stopped' : 'backing-off';
+    const reason = isFinal ? `${message}: see API_KEY, which needs events:read` : message;
+    if (this.#failures === 1 || isFinal) log.error({ state, why: reason }, 'history cannot be read');
+    await this.#tell({ state, reason });
   }
 
-  async function commit(page: Page, more: Partial<Batch> = {}): Promise<Accepted[]> {
-    const counts = { replay_calls: 1, ...more.counts };
-    const results = await store.ingest.accept({ readings: page.readings, now: clock.now(), ...more, counts });
-    const recovered = results.filter(({ verdict }) => verdict === 'new').length;
-    status.page(recovered);
-    if (more.gap || recovered > 0) onEvents();
-    return results;
+  async #onPage(recovered: number, fetched: number): Promise<void> {
+    const told = this.#told;
+    told.recovered += recovered;
+    told.fetched += fetched;
+    if (recovered > 0) told.recoveredAt = this.#pass.clock.now();
+    // A short pass is not worth a word.
+    if (fetched > 0) await this.#tell({ state: 'running' });
   }
 
-  const { prove, now, fresh, ended } = forward;
-  return { step, prove, now, fresh, ended };
+  async #tell(change: Partial<Told>): Promise<void> {
+    this.#told = { ...this.#told, ...change };
+    await this.#store.tell(this.#told);
+  }
+}
+
+function recover(error: unknown): number {
+  if (error instanceof StoreError) return STEP_MS;
+  throw error;
 }

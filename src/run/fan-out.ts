@@ -1,140 +1,96 @@
-// Plans the tasks that the next turn creates: for new events, for reruns, and for events that a handler missed while
-// its file was broken. The plan writes nothing, because the turn does.
-import { loggable } from '../base/errors.ts';
-import type { Throttle } from '../base/log.ts';
-import { placeOf } from '../store/birth.ts';
-import type { NewTask, StoredEvent, Turn, PendingEvents } from '../store/work.ts';
-import { withLine } from './file-fault.ts';
-import type { Loaded } from './load-handlers.ts';
-import type { RunOptions } from './runner-options.ts';
-import { isUnproven, NoLane, tasksOf, type TaskOptions } from './new-tasks.ts';
+// Which handlers want an event, and in which lanes: the user's functions, called before a turn and outside of every
+// transaction. One that throws or hangs on an event makes its task a dead letter, and holds up no other.
+import { describe } from '../base/errors.ts';
+import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
+import { laneOf } from './event.ts';
+import { within } from './limited.ts';
+import { wants, type Loaded } from './load.ts';
+import type { PoolOptions } from './pool.ts';
+import { Scope } from './stray.ts';
 
-/** Maximum events per turn, so that a delivery never waits long for the store's lock. */
-const EVENTS = 256;
-/** Maximum events of a rerun per turn, so that a new event does not wait for many tasks of old ones. */
-const RERUN = 64;
-/** Used for events of a rerun: their window is over, and the store compares their cursors with the watermark. */
-const LONG_AGO = { watermark: null, birth: { at: 0, reading: 'none', end: null, older: null, younger: null } } as const;
+/** For a page together; for one event alone, if the page did not end; for a page whose events are tried alone. */
+const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
 
-export interface FanOutOptions extends Pick<RunOptions, 'store' | 'windowMs' | 'clock' | 'log' | 'onLaneFault'> {
-  handlers: Map<number, Loaded>;
-  /** Handlers that missed events, each with the number of the last event for which it has its tasks. */
-  behind: Map<number, number>;
-  throttle: Throttle;
-  received: TaskOptions['received'];
+/** `upTo`: the page took too long, and ends with this event. */
+interface Plan {
+  /** By handler, in the order in which they were asked. */
+  tasks: NewTask[][];
+  upTo: number | null;
 }
 
-export interface Plan extends Required<Pick<Turn, 'fanOut' | 'missed' | 'rerun'>> {
-  /** True: events may be left that have no tasks yet. */
-  more: boolean;
-  /** The number of tasks that wait for their window, and when the last of them is released, Unix milliseconds. */
-  held: { tasks: number; until: number } | null;
-  /** True: some of the planned tasks are strict and wait for the watermark. */
-  asks: boolean;
-}
+type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'> & {
+  /** The process before this one died, maybe because a schema in src/events.ts hung. Then those are limited too. */
+  careful: boolean;
+};
 
-/** The plan while the kit stops. */
-export const NO_PLAN: Plan = { fanOut: null, missed: null, rerun: null, more: false, held: null, asks: false };
+export class Planner {
+  readonly #options: PlannerOptions;
 
-// oxlint-disable-next-line max-lines-per-function -- the three plans of a turn share the handlers that are behind
-export function createFanOut(options: FanOutOptions) {
-  const { store, handlers, behind, windowMs, clock, log, throttle, received } = options;
-
-  async function plan(): Promise<Plan> {
-    const pending = await store.pending(EVENTS);
-    const missed = await planMissed(pending);
-    const joined = missed?.joins ? [...ready(), missed.handler] : ready();
-    const arrived = make(pending.events, pending, joined);
-    for (const [i, { key, type }] of pending.events.entries())
-      if (arrived[i]?.length === 0) log.debug({ key, type, verdict: 'unhandled' }, 'no handler wants it');
-    // A handler that is behind gets tasks now for events that turned out to be new: its missed events do not have them.
-    const late = make(pending.decided, pending, [...handlers.keys()], { decided: true });
-    const tasks = [...arrived, ...late].flat();
-    const full = pending.events.length >= EVENTS || pending.decided.length >= EVENTS;
-    const rerun = full ? null : await planRerun();
-    return {
-      fanOut: fanOutPageOf(pending, tasks),
-      missed,
-      rerun,
-      more: full || rerun !== null || (missed !== null && (!missed.joins || behind.size > 1)),
-      held: heldOf(tasks, clock.now()),
-      asks: [...tasks, ...(missed?.tasks ?? [])].some((task) => isUnproven(task, pending)),
-    };
+  constructor(options: PlannerOptions) {
+    this.#options = options;
   }
 
-  /**
-   * A page of the events that one handler missed. With the last page the handler has caught up, so it also gets tasks
-   * for the new events of this turn.
-   */
-  async function planMissed(pending: PendingEvents): Promise<Plan['missed']> {
-    const [next] = behind;
-    if (!next) return null;
-    const [handler, from] = next;
-    const owed = await store.owed(handler, EVENTS);
-    if (owed.length > 0) {
-      const tasks = make(owed, pending, [handler], { decided: true }).flat();
-      return { handler, from, upTo: from, joins: false, tasks, owed: owed.map(({ seq }) => seq) };
+  /** For what a look shows. Handlers at the same position share a page. */
+  fanOut(look: Look): FanOut[] {
+    return [...look.pages].flatMap(([from, { events, upTo }]) => {
+      const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));
+      const plan = this.#plan(ids, events);
+      return ids.map((handler, n) => ({ handler, from, upTo: plan.upTo ?? upTo, tasks: plan.tasks[n] ?? [] }));
+    });
+  }
+
+  /** For one handler again. A task whose lane function fails is left out. */
+  again(handler: number, events: StoredEvent[]): NewTask[] {
+    const { tasks } = this.#plan([handler], events);
+    return tasks.flat().filter(({ dead }) => dead === undefined);
+  }
+
+  #plan(ids: number[], events: StoredEvent[]): Plan {
+    const handlers = ids.flatMap((id) => this.#options.handlers.get(id) ?? []);
+    const wanted = events.filter(({ type }) => handlers.some((handler) => wants(handler, type)));
+    if (wanted.length === 0) return { tasks: [], upTo: null };
+    const find = (): NewTask[][] => ids.map((id) => this.#tasksOf(id, wanted));
+    const isOwn = handlers.some(({ lane }) => typeof lane === 'function');
+    if (!isOwn && !this.#options.careful) return { tasks: find(), upTo: null };
+    const found = within(LIMIT_MS.page, find);
+    return found === 'timeout' ? this.#alone(ids, wanted) : { tasks: found.result, upTo: null };
+  }
+
+  /** Each event and handler with its own limit. */
+  #alone(ids: number[], events: StoredEvent[]): Plan {
+    const since = this.#options.clock.monotonic();
+    const tasks = ids.map((): NewTask[] => []);
+    for (const event of events) {
+      for (const [n, id] of ids.entries()) {
+        const found = within(LIMIT_MS.event, () => this.#tasksOf(id, [event]));
+        tasks[n]?.push(...(found === 'timeout' ? [this.#hung(id, event)] : found.result));
+      }
+      if (this.#options.clock.monotonic() - since > LIMIT_MS.alone) return { tasks, upTo: event.seq };
     }
-    const events = from < pending.from ? await store.missed(from, pending.from, EVENTS) : [];
-    const upTo = events.length < EVENTS ? pending.from : (events.at(-1)?.seq ?? pending.from);
-    return { handler, from, upTo, joins: upTo === pending.from, tasks: make(events, pending, [handler]).flat() };
+    return { tasks, upTo: null };
   }
 
-  async function planRerun(): Promise<Plan['rerun']> {
-    const page = await store.rerun(ready(), RERUN);
-    return page && { page, tasks: make(page.events, LONG_AGO, [page.handler], { rerun: page.id }).flat() };
+  /** All in one scope, because a scope costs as much as finding a lane. */
+  #tasksOf(id: number, events: StoredEvent[]): NewTask[] {
+    const handler = this.#options.handlers.get(id);
+    if (!handler) return [];
+    const find = (): NewTask[] =>
+      events.flatMap((event) => (wants(handler, event.type) ? this.#taskOf(id, handler, event) : []));
+    return this.#options.scopes.run(new Scope(handler.file, { handler: handler.name }), find);
   }
 
-  /** One list of tasks for each event. */
-  function make(
-    events: StoredEvent[],
-    from: Pick<PendingEvents, 'watermark' | 'birth'>,
-    ids: number[],
-    how: Pick<TaskOptions, 'decided' | 'rerun'> = {},
-  ): NewTask[][] {
-    const wanted = new Map([...handlers].filter(([id]) => ids.includes(id)));
-    const its = { handlers: wanted, windowMs, now: clock.now(), received, onLaneFault, ...how };
-    return events.map((event) => tasksOf(event, from, its));
+  #taskOf(id: number, handler: Loaded, event: StoredEvent): NewTask {
+    const { seq, cursor, receivedAt } = event;
+    try {
+      return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#options.cache.read(event)) };
+    } catch (error) {
+      const { name, message, at } = describe(error, handler.file);
+      return { ...this.#hung(id, event), dead: `its lane function failed: ${name}: ${message} (${at})` };
+    }
   }
 
-  function onLaneFault(handler: Loaded, error: unknown): void {
-    const { name, file } = handler;
-    const more = throttle(`lane ${name}`);
-    const mistyped = error instanceof NoLane;
-    const at = mistyped && file && { at: withLine(file, /\blane\b/) };
-    const words = mistyped ? error.message : 'lane function threw';
-    if (more)
-      log.error({ handler: name, ...loggable(error, file), ...at, ...more }, `${words}; using the session as lane`);
-    options.onLaneFault?.(handler);
+  #hung(handler: number, { seq, cursor, receivedAt }: StoredEvent): NewTask {
+    const dead = `its lane function did not return within ${LIMIT_MS.event} ms`;
+    return { handler, event: seq, cursor, receivedAt, lane: null, dead };
   }
-
-  /** Handlers that are not behind. A handler that is behind must not claim tasks before its earlier ones exist. */
-  function ready(): number[] {
-    return [...handlers.keys()].filter((id) => !behind.has(id));
-  }
-
-  return {
-    plan,
-    ready,
-    /** Call it after the turn. `to` is the last event for which the handler has its tasks. Null: it has caught up. */
-    moved(handler: number, to: number | null) {
-      behind.delete(handler);
-      // It goes to the end of the map, so that the handlers that are behind are served in rotation.
-      if (to !== null) behind.set(handler, to);
-    },
-  };
-}
-
-function fanOutPageOf({ from, events, decided, birth }: PendingEvents, tasks: NewTask[]): Turn['fanOut'] {
-  const upTo = events.at(-1)?.seq ?? from;
-  if (upTo === from && decided.length === 0) return null;
-  const undecided = events.flatMap((event) =>
-    event.cursor !== null && placeOf(event, birth) === 'undecided' ? [{ event: event.seq, cursor: event.cursor }] : [],
-  );
-  return { from, upTo, tasks, undecided, decided: decided.map(({ seq }) => seq) };
-}
-
-function heldOf(tasks: NewTask[], now: number): Plan['held'] {
-  const held = tasks.filter(({ strict, releaseAt }) => !strict && releaseAt > now);
-  return held.length > 0 ? { tasks: held.length, until: Math.max(...held.map(({ releaseAt }) => releaseAt)) } : null;
 }

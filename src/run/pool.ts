@@ -1,202 +1,184 @@
-// Holds the running attempts, the claims whose attempts cannot begin yet, and the settlements that no turn has written.
+// The places: which claimed chains run, and how their attempts ended. A chain ends at its first failure, or after CHAIN_MS;
+// what it leaves goes back.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UNBEGUN_MS, type Claim, type Settlement } from '../store/work.ts';
-import { logEnd, type AttemptLog } from './attempt-log.ts';
-import { startAttempt, type Attempt } from './attempt.ts';
-import { offsetOf, stepBetween } from './clock-steps.ts';
-import type { Loaded } from './load-handlers.ts';
-import type { AttemptOptions } from './runner-options.ts';
-import { createRate } from './rate-limit.ts';
-import { giveBack } from './settlement.ts';
+import { throwUncaught } from '../base/errors.ts';
+import type { Claim, Claimed, Ended, Outcome, WorkStore } from '../store/work.ts';
+import { startAttempt, type Attempt, type AttemptOptions } from './attempt.ts';
+import { readEvent, type EventCache } from './event.ts';
+import type { Loaded } from './load.ts';
+import { attemptOf } from './outcome.ts';
+import { CHAIN_MS, chainOf, freeFor, roomFor, type Load } from './places.ts';
 
-/**
- * Maximum number of claims, running or waiting. At most `concurrency` chains have a place. If handlers end at once,
- * more tasks than that are claimed, because a turn for a few tasks would cost more than the tasks. If handlers are
- * slow, no more are claimed than can run, so that no claim waits long.
- */
-const AHEAD = 512;
-/**
- * How long the tasks of one lane may keep a place, and how many they are at most. The speed of the handler's last
- * attempts decides the number. A chain of slow attempts would only make other lanes wait.
- */
-const CHAIN = { ms: 5, tasks: 64 };
-/** The weight of an attempt in the mean time of its handler's attempts. */
+/** A claimed chain that has not begun by then goes back. */
+const UNBEGUN_MS = 1_000;
+/** The weight of one attempt in the mean of its handler. */
 const WEIGHT = 1 / 8;
-/** At most one in this many of the `concurrency` attempts is of a rerun, so that tasks of new events need not wait. */
-const RERUN_PART = 4;
+const MINUTE_MS = 60_000;
 
-export interface PoolOptions extends AttemptOptions, AttemptLog {
+export interface PoolOptions extends Omit<AttemptOptions, 'claim' | 'task' | 'event' | 'handler'> {
+  store: WorkStore;
+  /** By their numbers in the store. */
   handlers: Map<number, Loaded>;
-  concurrency: number;
-  /**
-   * Called when an attempt has ended, so that a turn writes its settlement and claims further tasks. `last`: no other
-   * attempt of its chain follows.
-   */
-  onEnd: (last: boolean) => void;
+  /** How many chains run at the same time. */
+  places: number;
+  /** Runs only tasks whose process died, one at a time. */
+  suspects: boolean;
+  cache: EventCache;
+  /** A chain has ended. */
+  onFree: () => void;
 }
 
-// oxlint-disable-next-line max-lines-per-function -- a claim that begins or ends changes every count here
-export function createPool(options: PoolOptions) {
-  const { handlers, clock, concurrency } = options;
-  const rates = new Map(
-    [...handlers].flatMap(([id, { rate }]) => (rate ? [[id, createRate(rate, clock.monotonic())] as const] : [])),
-  );
-  /**
-   * An array, because a Map that grows leaves old tables behind, which keep every event alive until a full garbage
-   * collection.
-   */
-  const active: Attempt[] = [];
-  /** Chains of claims whose attempts begin when fewer than `concurrency` chains have a place. */
-  const queue: Claim[][] = [];
-  /** By handler: the mean time of its last attempts, in ms. */
-  const means = new Map<number, number>();
-  /** The number of claims, running or queued, and how many of them belong to reruns. */
-  let claimed = 0;
-  let reruns = 0;
-  /** By handler: the number of claims that have not begun, in the queue or in a chain. */
-  const unbegun = new Map<number, number>();
-  /** The number of chains that have a place. */
-  let places = 0;
-  /** The number of attempts that ended since the last turn. */
-  let ended = 0;
-  /** `offset`: wall clock minus monotonic clock when the attempt ended. `dueAt` is a time of that wall clock. */
-  const settled: { settlement: Settlement; offset: number }[] = [];
-  let draining = false;
+/** One handler at work. */
+interface Worker extends Load {
+  handler: Loaded;
+  queue: { claim: Claim; since: number }[];
+  /** When its rate allows the next attempt, in monotonic milliseconds. */
+  nextAt: number;
+}
 
-  function fill(): void {
-    while (places < concurrency) {
-      const chain = queue.shift();
-      if (!chain) return;
-      if (chain.length === 0) continue;
-      places++;
-      void runChain(chain);
-    }
+export class Pool {
+  readonly #options: PoolOptions;
+  readonly #places: number;
+  readonly #workers: Map<number, Worker>;
+  readonly #loads: Worker[];
+  readonly #active = new Set<Attempt>();
+  #ended = new Map<Claim, Ended>();
+  #draining = false;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+    this.#places = options.suspects ? 1 : options.places;
+    const idle = { running: 0, claimed: 0, meanMs: null, nextAt: -Infinity };
+    this.#workers = new Map([...options.handlers].map(([id, handler]) => [id, { handler, queue: [], ...idle }]));
+    this.#loads = [...this.#workers.values()];
   }
 
-  /** Runs the claims of a lane one after another. If one fails, or the lane has other tasks by now, the rest go back. */
-  async function runChain(rest: Claim[]): Promise<void> {
-    for (let claim = rest.shift(); claim; claim = rest.shift()) {
-      // A process that was stopped for a while may have lost its claims.
-      if (draining || claim.chain.recalled || clock.monotonic() > (claim.chain.until ?? Infinity)) {
-        leave([claim, ...rest.splice(0)]);
-        break;
-      }
-      const settlement = await run(claim);
-      if (settlement?.state === 'ready') leave(rest.splice(0));
-      if (rest.length > 0) options.onEnd(false);
-    }
-    places--;
-    fill();
-    options.onEnd(true);
+  /** What the next turn may claim for this handler. */
+  room(id: number): { chain: number; tasks: number } {
+    const worker = this.#workers.get(id);
+    if (!worker || this.#draining) return { chain: 1, tasks: 0 };
+    const tasks = this.#options.suspects && !this.isIdle() ? 0 : roomFor(worker, this.#loads, this.#places);
+    if (worker.handler.rate === null) return { chain: chainOf(worker), tasks };
+    return { chain: 1, tasks: this.#now() >= worker.nextAt ? Math.min(1, tasks) : 0 };
   }
 
-  /** Gives back the claims of these chains that have not begun. */
-  function giveUp(chains: Claim[][]): void {
-    const claims = chains.flatMap((chain) => chain.splice(0));
-    if (claims.length === 0) return;
-    leave(claims);
-    options.onEnd(false);
-  }
-
-  async function run(claim: Claim): Promise<Settlement | null> {
-    const handler = handlers.get(claim.handler);
-    if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
-    const startedAt = clock.monotonic();
-    addUnbegun(claim, -1);
-    const attempt = startAttempt(claim, handler, options);
-    rates.get(claim.handler)?.begin(startedAt);
-    active.push(attempt);
-    const settlement = await attempt.settled;
-    active.splice(active.indexOf(attempt), 1);
-    const ms = clock.monotonic() - startedAt;
-    const mean = means.get(claim.handler) ?? ms;
-    means.set(claim.handler, mean + WEIGHT * (ms - mean));
-    ended++;
-    over(claim);
-    if (settlement) settle(settlement);
-    logEnd(options, { claim, handler, settlement, attempt, ms: Math.round(ms) });
-    return settlement;
-  }
-
-  function over(claim: Claim): void {
-    claimed--;
-    if (claim.rerun > 0) reruns--;
-  }
-
-  function addUnbegun({ handler }: Claim, by: number): void {
-    unbegun.set(handler, (unbegun.get(handler) ?? 0) + by);
-  }
-
-  /** Gives back claims that have not begun. They spend no attempt. */
-  function leave(claims: Claim[]): void {
+  add(claims: Claim[]): void {
+    const since = this.#now();
     for (const claim of claims) {
-      over(claim);
-      addUnbegun(claim, -1);
-      settle(giveBack(claim, clock.now()));
+      const worker = this.#workers.get(claim.handler);
+      if (!worker) throw new Error(`a task of handler ${claim.handler} was claimed, which is not loaded`);
+      worker.claimed += claim.tasks.length;
+      if (worker.handler.rate) worker.nextAt = since + MINUTE_MS / worker.handler.rate.perMinute;
+      worker.queue.push({ claim, since });
+    }
+    this.#fill();
+  }
+
+  /** Since the last turn. Chains that could not begin go back. */
+  takeEnded(): Ended[] {
+    for (const worker of this.#loads) {
+      const { yes: late = [], no = [] } = Object.groupBy(worker.queue, ({ since }) =>
+        this.#draining || this.#now() - since > UNBEGUN_MS ? 'yes' : 'no',
+      );
+      worker.queue = no;
+      for (const { claim } of late) this.#giveBack(worker, claim);
+    }
+    const taken = [...this.#ended.values()];
+    this.#ended = new Map();
+    return taken;
+  }
+
+  /** They could not be written. */
+  putBack(list: Ended[]): void {
+    for (const { claim, outcomes, free } of list) {
+      const known = this.#endedOf(claim);
+      known.outcomes.unshift(...outcomes);
+      known.free ||= free;
     }
   }
 
-  function settle(settlement: Settlement): void {
-    settled.push({ settlement, offset: offsetOf(clock) });
+  hasEnded(): boolean {
+    return this.#ended.size > 0;
   }
 
-  /** If the clock was set since the attempt ended, `dueAt` moves with it. */
-  function asOfNow({ settlement, offset }: (typeof settled)[number]): Settlement {
-    if (settlement.state !== 'ready') return settlement;
-    return { ...settlement, dueAt: settlement.dueAt + stepBetween(offset, offsetOf(clock)) };
+  isIdle(): boolean {
+    return this.#loads.every(({ claimed }) => claimed === 0);
   }
 
-  return {
-    /** How many tasks the next turn may claim. */
-    room() {
-      const most = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
-      ended = 0;
-      return draining ? 0 : Math.max(0, most - claimed);
-    },
-    /** How many of the tasks that `room` allows may belong to reruns. */
-    roomForReruns: () => Math.max(0, Math.ceil(concurrency / RERUN_PART) - reruns),
-    /** How many tasks each handler with a rate limit may claim. Claims that have not begun count as begun. */
-    limits() {
-      const now = clock.monotonic();
-      return new Map([...rates].map(([id, rate]) => [id, Math.max(0, rate.free(now) - (unbegun.get(id) ?? 0))]));
-    },
-    /** Milliseconds until a handler at its rate limit may begin another attempt. Infinity: none is at its limit. */
-    untilRate() {
-      const now = clock.monotonic();
-      return Math.min(Infinity, ...[...rates.values()].map((rate) => rate.nextAt(now) ?? Infinity)) - now;
-    },
-    /** How many tasks of one lane the next turn may claim, by handler. Fast handlers run several in a row. */
-    chains() {
-      const length = (ms: number): number => Math.max(1, Math.min(CHAIN.tasks, Math.floor(CHAIN.ms / ms)));
-      return new Map([...means].map(([id, ms]) => [id, length(ms)]));
-    },
-    /** Begins attempts while there are places, and queues the other claims. */
-    add(claims: Claim[]) {
-      const chains = [...Map.groupBy(claims, ({ chain }) => chain).values()];
-      queue.push(...chains);
-      claimed += claims.length;
-      for (const claim of claims) addUnbegun(claim, 1);
-      for (const { chain } of claims) chain.until = clock.monotonic() + 2 * UNBEGUN_MS;
-      reruns += claims.filter((claim) => claim.rerun > 0).length;
-      if (reruns > 0) queue.sort(([a], [b]) => Math.sign(a?.rerun ?? 0) - Math.sign(b?.rerun ?? 0));
-      if (draining) giveUp(queue.splice(0));
-      else fill();
-      if (chains.some(({ length }) => length > 0)) setTimeout(() => giveUp(chains), UNBEGUN_MS);
-    },
-    hasPlace: () => places < concurrency,
-    isIdle: () => claimed === 0,
-    /** Settlements that no turn has written yet. Their times are corrected if the clock was set meanwhile. */
-    settlements: () => settled.map(asOfNow),
-    /** Call after a turn has written this many settlements, the oldest first. */
-    written: (count: number) => void settled.splice(0, count),
-    async drain(limitMs: number) {
-      draining = true;
-      giveUp(queue.splice(0));
-      for (const attempt of active) attempt.drain();
-      const end = Promise.all(active.map((attempt) => attempt.settled));
-      await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);
-      for (const attempt of active) attempt.abandon();
-      await Promise.all(active.map((attempt) => attempt.settled));
-    },
-  };
+  /** Until a handler's rate allows another attempt. */
+  untilRateMs(): number {
+    const waits = this.#loads.map(({ nextAt }) => nextAt - this.#now()).filter((ms) => ms > 0);
+    return Math.min(Infinity, ...waits);
+  }
+
+  /** Lets what runs end within the limit, and begins nothing more. */
+  async drain(limitMs: number): Promise<void> {
+    this.#draining = true;
+    for (const attempt of this.#active) attempt.drain();
+    const over = Promise.all([...this.#active].map(({ done }) => done));
+    await Promise.race([over, sleep(limitMs, undefined, { ref: false })]);
+    for (const attempt of this.#active) attempt.abandon();
+    while (this.#loads.some(({ running }) => running > 0)) await sleep(1);
+  }
+
+  #now(): number {
+    return this.#options.clock.monotonic();
+  }
+
+  #endedOf(claim: Claim): Ended {
+    const known = this.#ended.get(claim) ?? { claim, outcomes: [], free: false };
+    this.#ended.set(claim, known);
+    return known;
+  }
+
+  #fill(): void {
+    for (const worker of this.#loads)
+      while (worker.queue.length > 0 && freeFor(worker, this.#loads, this.#places) > 0) {
+        const next = worker.queue.shift();
+        if (next) this.#runChain(worker, next.claim).catch(throwUncaught);
+      }
+  }
+
+  async #runChain(worker: Worker, claim: Claim): Promise<void> {
+    worker.running++;
+    const until = this.#now() + CHAIN_MS;
+    for (const [n, task] of claim.tasks.entries()) {
+      if (this.#draining || (n > 0 && this.#now() > until)) break;
+      const outcome = await this.#attempt(worker, claim, task);
+      if (outcome) this.#endedOf(claim).outcomes.push(outcome);
+      if (!outcome || outcome.as === 'again') break;
+    }
+    this.#giveBack(worker, claim);
+    worker.running--;
+    this.#fill();
+    this.#options.onFree();
+  }
+
+  /** The lane is free again: what has not run goes back. */
+  #giveBack(worker: Worker, claim: Claim): void {
+    worker.claimed -= claim.tasks.length;
+    this.#endedOf(claim).free = true;
+  }
+
+  /** Null: it does not count. */
+  async #attempt(worker: Worker, claim: Claim, task: Claimed): Promise<Outcome | null> {
+    const began = this.#now();
+    const event = this.#options.cache.take(task.event) ?? (await this.#load(task.event));
+    if (!event) return { event: task.event, as: 'skipped', error: 'the event was removed' };
+    const attempt = startAttempt({ ...this.#options, claim, task, event, handler: worker.handler });
+    this.#active.add(attempt);
+    const outcome = await attempt.done;
+    this.#active.delete(attempt);
+    const ms = this.#now() - began;
+    const about = { handler: worker.handler.name, key: event.key, type: event.event?.type, origin: event.origin };
+    const how = { attempt: attemptOf(task), outcome: outcome?.as ?? 'gone back', ms: Math.round(ms) };
+    this.#options.log.debug({ ...about, ...how }, 'an attempt has ended');
+    worker.meanMs = worker.meanMs === null ? ms : worker.meanMs + WEIGHT * (ms - worker.meanMs);
+    return outcome;
+  }
+
+  async #load(seq: number) {
+    const [stored] = await this.#options.store.events([seq]);
+    return stored && readEvent(stored);
+  }
 }

@@ -1,151 +1,124 @@
-// Runs turns: each settles ended attempts, makes tasks of new events, and claims due tasks, which then start. The
-// runner needs no process of its own, so that tests can run it directly.
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { Clock } from '../base/clock.ts';
+// Takes turns: looks at the store, asks the handlers' functions, and lets one transaction settle, fan out and claim. The
+// claimed chains then run, each in a place.
+import { describe } from '../base/errors.ts';
 import { createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
-import { createRecovery, retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { TurnResult, WorkStore } from '../store/work.ts';
-import { offsetOf, stepBetween, watchClock } from './clock-steps.ts';
-import { createFanOut, NO_PLAN, type Plan } from './fan-out.ts';
-import type { RunOptions } from './runner-options.ts';
-import { createPool } from './pool.ts';
-import type { Scope } from './stray-errors.ts';
+import type { Ended, Room, TurnResult } from '../store/work.ts';
+import { createEventCache } from './event.ts';
+import { Planner } from './fan-out.ts';
+import { Pool, type PoolOptions } from './pool.ts';
 
-/**
- * Minimum interval between busy turns. Deliveries need the store's lock more often than turns do, and fuller turns cost
- * less per task.
- */
-const PACE_MS = 5;
-const GRACE_MS = 3;
-/** Deliveries are being accepted if `receive` told of one within this time. */
-const ACCEPTING_MS = 50;
-/** A turn with fewer tasks is not busy: it is cheap, and the next task of a lane should not wait for the interval. */
-const BUSY = 32;
-/** Maximum interval between turns, because other processes may make tasks ready or bring events without a wake-up. */
-const IDLE_MS = 500;
-/** Maximum log lines about a handler's failures in ten seconds. The metrics count all. */
-const LINES = 10;
+/** Between turns, by the tasks of the last one: deliveries need the lock too, and fuller turns cost less a task. */
+const PACE = { leastMs: 1, taskMs: 0.3, mostMs: 25 };
+/** Others make work without a word: a command, another process. */
+const IDLE_MS = 1_000;
+/** After a fault of the store that may pass. */
+const FAULT_MS = 500;
 
-export type Runner = Awaited<ReturnType<typeof startRunner>>;
+export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
+  /** Hands handlers with places to spare a page of stored events again. False: there is none. */
+  reruns?: (planner: Planner, spare: number[]) => Promise<boolean>;
+  boot: number;
+  careful: boolean;
+  windowMs: number;
+  /** After each turn. */
+  onTurn?: (result: TurnResult) => void;
+}
 
-// oxlint-disable-next-line max-lines-per-function -- the parts of a turn share state that lasts from turn to turn
-export async function startRunner(options: RunOptions) {
-  const { store, clock, log, boot, scopes = new AsyncLocalStorage<Scope>() } = options;
-  const names = options.handlers.map(({ name }) => name);
-  const ids = await retryWhileBusy(() => store.register(names, options.files));
-  const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
-  await moveIfSetBack(store, clock);
-  const steps = watchClock(clock);
-  const throttle = createThrottle(clock, LINES);
-  const behind = await retryWhileBusy(() => store.behind());
-  const fanOut = createFanOut({ ...options, handlers, behind, throttle, received: steps.received });
-  const pool = createPool({ ...options, handlers, throttle, scopes, onEnd });
-  let turnedAt = 0;
-  /** When `receive` last told of new events. */
-  let toldAt = -Infinity;
-  let busy = false;
-  let draining = false;
-  /** One entry per turn: how many tasks it left held, and when the last is released, in monotonic milliseconds. */
-  let held: { until: number; tasks: number }[] = [];
-  let unproven = 0;
+export class Runner {
+  readonly #options: RunnerOptions;
+  readonly #pool: Pool;
+  readonly #planner: Planner;
+  readonly #throttle: ReturnType<typeof createThrottle>;
+  readonly #loop: Loop;
+  #claim = 1;
+  #turnedAt = -Infinity;
+  #paceMs = PACE.leastMs;
+  #rerunAt = -Infinity;
+  #draining = false;
 
-  async function step(): Promise<number> {
-    // A wake-up follows a commit, when the lock is likely free. So a busy turn that is due waits briefly for a wake-up.
-    const since = performance.now() - turnedAt;
-    if (busy && since < PACE_MS && !draining && !mayTurnNow()) return PACE_MS - since + GRACE_MS;
-    await followClock();
-    const plan = draining ? NO_PLAN : await fanOut.plan();
-    const room = pool.room();
-    const settle = pool.settlements();
-    const { claims, nextAt, ...result } = await store.turn({
-      now: clock.now(),
-      boot,
-      settle,
-      fanOut: plan.fanOut,
-      missed: plan.missed,
-      rerun: plan.rerun,
-      room,
-      handlers: fanOut.ready(),
-      limits: pool.limits(),
-      chains: pool.chains(),
-      reruns: pool.roomForReruns(),
+  constructor(options: RunnerOptions) {
+    const cache = createEventCache();
+    this.#options = options;
+    this.#throttle = createThrottle(() => options.clock.monotonic());
+    this.#planner = new Planner({ ...options, cache });
+    this.#pool = new Pool({ ...options, throttle: this.#throttle, cache, onFree: () => this.#loop.wake() });
+    this.#loop = startLoop(
+      () => this.#step(),
+      (error) => this.#recover(error),
+    );
+  }
+
+  wake(): void {
+    this.#loop.wake();
+  }
+
+  isIdle(): boolean {
+    return this.#pool.isIdle();
+  }
+
+  /** Lets what runs end within the limit. Everything else goes back, and counts nothing. */
+  async drain(limitMs: number): Promise<void> {
+    this.#draining = true;
+    await this.#pool.drain(limitMs);
+    await this.#loop.stop();
+    await this.#turn(this.#pool.takeEnded());
+    await this.#options.store.end(this.#options.boot);
+  }
+
+  async #step(): Promise<number> {
+    const { clock } = this.#options;
+    const waitMs = this.#turnedAt + this.#paceMs - clock.monotonic();
+    if (waitMs > 0) return waitMs;
+    const ended = this.#pool.takeEnded();
+    const result = await this.#turn(ended).catch((error: unknown) => {
+      this.#pool.putBack(ended);
+      throw error;
     });
-    turnedAt = performance.now();
-    busy = settle.length + claims.length >= BUSY;
-    pool.written(settle.length);
-    note(plan, result);
-    pool.add(claims);
-    const mayBeMore = claims.length === room && room > 0 && pool.hasPlace();
-    if (mayBeMore || plan.more) return 0;
-    // Nothing can be claimed now. The end of an attempt or a new event wakes this loop before the interval is over.
-    if (room === 0) return IDLE_MS;
-    const untilDue = nextAt === null ? Infinity : nextAt - clock.now();
-    return Math.max(1, Math.min(untilDue, pool.untilRate(), IDLE_MS));
+    this.#turnedAt = clock.monotonic();
+    const tasks = result.claims.reduce((sum, claim) => sum + claim.tasks.length, 0);
+    this.#paceMs = Math.min(PACE.mostMs, PACE.leastMs + PACE.taskMs * tasks);
+    this.#pool.add(result.claims);
+    const isRerun = await this.#rerun(result.spare);
+    if (result.more || isRerun || this.#pool.hasEnded()) return this.#paceMs;
+    const dueMs = result.nextAt === null ? IDLE_MS : result.nextAt - clock.now();
+    return Math.max(1, Math.min(IDLE_MS, dueMs, this.#pool.untilRateMs()));
   }
 
-  /** Nothing is left to run and no deliveries arrive, so an interval would serve nobody. */
-  function mayTurnNow(): boolean {
-    return pool.isIdle() && performance.now() - toldAt > ACCEPTING_MS;
+  async #turn(ended: Ended[]): Promise<TurnResult> {
+    const { store, boot, suspects, handlers, log } = this.#options;
+    // A process for suspects takes up no events.
+    const look = await store.look(suspects || this.#draining ? [] : [...handlers.keys()]);
+    const fanOut = this.#planner.fanOut(look);
+    const claim = this.#claim;
+    const result = await store.turn({ boot, look, ended, fanOut, rooms: this.#rooms(), claim, suspects });
+    this.#claim += result.claims.length;
+    if (result.fenced > 0) log.warn({ outcomes: result.fenced }, 'outcomes came too late and were not written');
+    this.#options.onTurn?.(result);
+    return result;
   }
 
-  /** A turn for each attempt of a chain would cost more than the attempt. */
-  function onEnd(last: boolean): void {
-    if (last || performance.now() - turnedAt > PACE_MS) loop.wake();
+  #rooms(): Room[] {
+    const { handlers, windowMs } = this.#options;
+    return [...handlers].map(([handler, { order }]) => ({ handler, order, windowMs, ...this.#pool.room(handler) }));
   }
 
-  async function followClock(): Promise<void> {
-    const ms = steps.step();
-    if (ms === 0) return;
-    log.warn({ ms }, 'the clock was set: the times of waiting tasks move with it');
-    await retryWhileBusy(() => store.clockStepped(ms, clock.now()));
+  /** Behind live work: only for handlers that took less than they had room for. */
+  async #rerun(spare: number[]): Promise<boolean> {
+    const { clock, reruns } = this.#options;
+    if (!reruns || clock.monotonic() < this.#rerunAt || spare.length === 0 || this.#draining) return false;
+    const isMore = await reruns(this.#planner, spare);
+    if (!isMore) this.#rerunAt = clock.monotonic() + IDLE_MS;
+    return isMore;
   }
 
-  function note(plan: Plan, result: Pick<TurnResult, 'fenced' | 'unproven' | 'behind'>): void {
-    if (result.fenced > 0)
-      log.warn({ fenced: result.fenced }, 'attempts ended after their claims were gone; nothing was written');
-    if (plan.missed) fanOut.moved(plan.missed.handler, result.behind);
-    if (plan.held) held.push({ ...plan.held, until: plan.held.until - offsetOf(clock) });
-    unproven = result.unproven;
-    if (plan.asks) options.onUnproven?.();
+  /** Faults of the store that may pass. What ended is settled later; nothing is judged. */
+  #recover(error: unknown): number {
+    if (!(error instanceof StoreError) || !['busy', 'full', 'io'].includes(error.code)) throw error;
+    const fields = { code: error.code, why: describe(error).message };
+    if (this.#throttle(error.code))
+      this.#options.log.error(fields, 'the store fails: handlers wait until it works again');
+    return FAULT_MS;
   }
-
-  const loop: Loop = startLoop(step, createRecovery(log, clock, 5));
-
-  return {
-    /** Call it when events were accepted. */
-    wake() {
-      toldAt = performance.now();
-      loop.wake();
-    },
-    /** Claims no more tasks, and lets running handlers end within the limit. Tasks that are left become ready again. */
-    async drain(limitMs: number) {
-      draining = true;
-      await pool.drain(limitMs);
-      await loop.stop();
-      for (let tries = 0; tries < 20 && pool.settlements().length > 0; tries++) await step().catch(expectBusy);
-    },
-    /**
-     * The number of held tasks, and the time. `run` stores both with each sign of life, so that the next start sees
-     * whether the clock was set back.
-     */
-    state() {
-      held = held.filter(({ until }) => until > clock.monotonic());
-      return { held: held.reduce((sum, { tasks }) => sum + tasks, unproven), run_seen: clock.now() };
-    },
-  };
-}
-
-/** Moves due times if the clock was set back while no `run` was at work: the time stored last is then in the future. */
-async function moveIfSetBack(store: WorkStore, clock: Clock): Promise<void> {
-  const seenAt = (await retryWhileBusy(() => store.seenAt())) ?? clock.now();
-  const ms = stepBetween(seenAt, clock.now());
-  if (ms < 0) await retryWhileBusy(() => store.clockStepped(ms, clock.now()));
-}
-
-async function expectBusy(error: unknown): Promise<void> {
-  if (!(error instanceof StoreError)) throw error;
-  await sleep(20);
 }

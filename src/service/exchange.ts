@@ -1,62 +1,82 @@
-// Makes one request to the service and reads the answer (contract 4.1, 5.1, 8). It sends the API key, limits size and
-// time, follows no redirects, and throws ServiceError. pace.ts retries, and service.ts knows what operations mean.
-import { readText } from './answers.ts';
-import { doubted, errorOf, failureOf, ServiceError } from './errors.ts';
+// Makes one request to the service and reads its answer (contract 4.1, 5.1): sends the key, limits time and size, follows
+// no redirects, and throws ServiceError. pace.ts says when, and service.ts knows what operations mean.
+import { orUndefined } from '../base/errors.ts';
+import { errorOf, failureOf, unreadable, type Asked } from './errors.ts';
 
-export interface Ask {
-  /** The name of the request in errors. */
-  what: string;
+export type Plain = Record<string, unknown>;
+
+export interface Ask extends Asked {
   /** Appended to the base URL. */
   path: string;
   /** Sent as JSON by POST. Without a body, the request is a GET. */
-  body?: object;
-  /** The largest request body, in bytes. Default: 12 MiB. */
-  mostBytes?: number;
-  /** The time limit in milliseconds, from the request until the whole answer is read. */
+  body?: object | undefined;
+  headers?: Record<string, string>;
+  /** Milliseconds, from the request until the whole answer is read. */
   limitMs: number;
-  /** True if the request only reads, so that its errors are never uncertain. */
-  safe: boolean;
-  signal?: AbortSignal | undefined;
 }
 
 export interface Access {
-  baseUrl: string;
-  apiKey: string;
+  baseUrl: string | undefined;
+  apiKey: string | undefined;
   /** Default: the global fetch. */
   fetch?: Fetch | undefined;
 }
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
-export type Exchange = <Result>(ask: Ask, read: (response: Response) => Promise<Result> | Result) => Promise<Result>;
+export type Read<Result> = (answer: Response, ask: Ask) => Promise<Result> | Result;
+export type Exchange = <Result>(ask: Ask, read: Read<Result>) => Promise<Result>;
 
-const MIB = 1024 * 1024;
+/** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
+const MOST_BYTES = 64 * 1024 * 1024;
+/** The reason of the error of a larger one. */
+export const TOO_LARGE = 'ANSWER_TOO_LARGE';
 
-export function createExchange({ baseUrl, apiKey, fetch = globalThis.fetch }: Access): Exchange {
+export function createExchange({ baseUrl = '', apiKey, fetch = globalThis.fetch }: Access): Exchange {
   const base = baseUrl.replace(/\/+$/, '');
-  return async ({ what, path, body, mostBytes = 12 * MIB, limitMs, safe, signal }, read) => {
+  return async (ask, read) => {
+    const { path, body, headers, limitMs, signal } = ask;
     const text = body && JSON.stringify(body);
-    if (text && Buffer.byteLength(text) > mostBytes) {
-      const message = `${what}: the request has more than ${mostBytes} bytes: put files into the media library, and name their media_asset_id`;
-      throw new ServiceError({ code: 'VALIDATION_FAILED', reason: 'PAYLOAD_TOO_LARGE', message });
-    }
     const timeout = AbortSignal.timeout(limitMs);
     try {
       const response = await fetch(`${base}${path}`, {
         method: text ? 'POST' : 'GET',
-        redirect: 'error',
+        redirect: 'manual',
         headers: {
           authorization: `Bearer ${apiKey}`,
           'accept-encoding': 'identity',
           ...(text && { 'content-type': 'application/json' }),
+          ...headers,
         },
         body: text ?? null,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       });
-      if (!response.ok) throw errorOf(what, response, await readText(response, what));
-      return await read(response);
+      const answer = limited(response, ask);
+      if (!response.ok) throw errorOf(ask, response, await answer.text());
+      return await read(answer, ask);
     } catch (cause) {
-      const error = failureOf(what, cause, signal);
-      throw safe ? error : doubted(error);
+      throw failureOf(ask, cause);
     }
   };
+}
+
+/** The same answer, whose body ends with an error if it is too large. */
+function limited(response: Response, ask: Ask): Response {
+  let bytes = 0;
+  const counting = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      bytes += chunk.length;
+      if (bytes > MOST_BYTES)
+        throw unreadable(ask, response, `was answered with more than ${MOST_BYTES} bytes`, TOO_LARGE);
+      controller.enqueue(chunk);
+    },
+  });
+  return new Response(response.body?.pipeThrough(counting) ?? null, response);
+}
+
+/** Reads an answer that is a JSON object. */
+export async function readObject(answer: Response, ask: Ask): Promise<Plain> {
+  const text = await answer.text();
+  const value = orUndefined(() => JSON.parse(text) as unknown);
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Plain;
+  throw unreadable(ask, answer, 'was not answered with a JSON object: see API_BASE_URL');
 }

@@ -1,82 +1,75 @@
-// Decides when a handler's call is made and retried (contract 7.2, 8). A call first waits for its share of the
-// account's calls, and a call that only reads is retried if that can help. If its time limit is too short for the
-// wait, it is not sent and fails with RATE_LIMITED. Otherwise it could outlive its attempt and add to the calls of the
-// next attempt. Each process counts only its own calls. If all together make too many, call-limit.ts slows them down.
+// When a call is made and retried (contract 7.2, 8). It first waits for its share of the account's calls, and one that only
+// reads is retried if that can help. If its time is too short for the wait, it fails with RATE_LIMITED.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import { createBudget } from './budget.ts';
-import type { CallLimit } from './call-limit.ts';
 import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call (contract 8). `rpc` counts all calls, as the limit of a key does (5.6). */
-  limit: 'rpc' | 'quotes' | 'media' | 'sessions';
+  /** The rate limit that counts the call. `rpc` counts all calls, as the limit of a key does (contract 5.6). */
+  limit: 'rpc' | 'quotes' | 'media';
   /** True if the call may be retried after a failure. */
   safe: boolean;
-  /** The time limit in milliseconds for waiting, calling and retrying together. */
+  /** Milliseconds for waiting, calling and retrying together. */
   withinMs: number;
-  signal?: AbortSignal | undefined;
+  signal: AbortSignal;
 }
 
 /** `attempt` gets the milliseconds that are left. */
 export type Pace = <Result>(pacing: Pacing, attempt: (leftMs: number) => Promise<Result>) => Promise<Result>;
+export type Pause = (ms: number, signal: AbortSignal) => Promise<unknown>;
 
-/** Makes a call at once and never retries it, for callers with a policy of their own. */
-export const once: Pace = ({ withinMs }, attempt) => attempt(withinMs);
+const MINUTE_MS = 60_000;
 
-const LONGEST_WAIT_MS = 60_000;
-
-/** Milliseconds before a retry: 1 s, 2 s, 4 s … up to 60 s (contract 8), randomly shortened by up to half. */
-export function repeatWait(failures: number, random = Math.random()): number {
-  return Math.round(Math.min(LONGEST_WAIT_MS, 1_000 * 2 ** Math.min(failures, 10)) * (1 - random / 2));
+/** Milliseconds before a retry: any time up to 1 s, 2 s, 4 s … 60 s. */
+export function retryWait(failures: number, random = Math.random()): number {
+  return Math.round(Math.min(MINUTE_MS, 1_000 * 2 ** Math.min(failures, 10)) * random);
 }
 
-type Sleep = (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
-
-export interface PaceOptions {
-  callsPerMinute: number;
-  clock: Clock;
-  callLimit?: Pick<CallLimit, 'share' | 'refresh'>;
-  pause?: Sleep;
-}
-
-export function createPace({ callsPerMinute, clock, callLimit, ...rest }: PaceOptions): Pace {
-  const { pause = (ms, signal) => sleep(ms, undefined, signal && { signal }) } = rest;
-  const rpc = createBudget(callsPerMinute, clock, callLimit && { share: callLimit.share });
-  const budgets = {
-    rpc,
-    quotes: createBudget(60, clock, { within: rpc }),
-    media: createBudget(60, clock, { within: rpc }),
-    sessions: createBudget(10, clock, { within: rpc }),
+/** In any 60 seconds never more calls than these: a fifth at once, the others evenly. They also count in `within`. */
+export function createBudget(callsPerMinute: number, clock: Clock, within?: { take: () => number }) {
+  const atOnce = Math.max(1, Math.floor(callsPerMinute / 5));
+  const apartMs = MINUTE_MS / Math.max(1, callsPerMinute - atOnce);
+  /** When the calls so far would have ended, had each lasted until the next. */
+  let endAt = -Infinity;
+  return {
+    /** Milliseconds until the next call is allowed. 0: the call is counted and may be made now. */
+    take(): number {
+      const now = clock.monotonic();
+      const earlyMs = Math.ceil(endAt - (atOnce - 1) * apartMs - now);
+      const waitMs = earlyMs > 0 ? earlyMs : (within?.take() ?? 0);
+      if (waitMs === 0) endAt = Math.max(endAt, now) + apartMs;
+      return waitMs;
+    },
   };
+}
+
+const sleeping: Pause = (ms, signal) => sleep(ms, undefined, { signal });
+
+export function createPace(callsPerMinute: number, clock: Clock, pause = sleeping): Pace {
+  const rpc = createBudget(callsPerMinute, clock);
+  const budgets = { rpc, quotes: createBudget(60, clock, rpc), media: createBudget(60, clock, rpc) };
 
   return async ({ what, limit, safe, withinMs, signal }, attempt) => {
     const endsAt = clock.monotonic() + withinMs;
-    const left = (): number => endsAt - clock.monotonic();
 
     async function wait(ms: number, otherwise: ServiceError): Promise<void> {
-      if (ms >= left()) throw otherwise;
+      if (clock.monotonic() + ms >= endsAt) throw otherwise;
       await pause(ms, signal).catch(() => {});
-      if (signal?.aborted) throw aborted(what);
+      if (signal.aborted) throw aborted(what);
     }
 
-    async function turn(): Promise<void> {
-      await callLimit?.refresh();
-      if (signal?.aborted) throw aborted(what);
+    if (signal.aborted) throw aborted(what);
+    for (let failures = 0; ; failures++) {
       for (let ms = budgets[limit].take(); ms > 0; ms = budgets[limit].take()) {
-        const message = `${what}: the kit has used its calls for this minute; the next one is possible in ${Math.ceil(ms / 1000)} s`;
+        const message = `${what}: the kit has used its calls for now; the next one is possible in ${Math.ceil(ms / 1_000)} s`;
         await wait(ms, new ServiceError({ code: 'RATE_LIMITED', message }));
       }
-    }
-
-    for (let failures = 0; ; failures++) {
-      await turn();
       try {
-        return await attempt(left());
+        return await attempt(endsAt - clock.monotonic());
       } catch (error) {
-        if (!safe || !(error instanceof ServiceError) || !error.retryable) throw error;
-        await wait(repeatWait(failures), error);
+        if (!safe || !(error instanceof ServiceError && error.retryable)) throw error;
+        await wait(retryWait(failures), error);
       }
     }
   };

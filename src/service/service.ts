@@ -1,70 +1,49 @@
-// The client for the service, which handlers and the kit call (contract 4): operations, their lists, quotes, sends,
-// media and reconnecting a number. Paid calls are refused unless PAID_OPERATIONS=allow, and never retried.
-import { bytesOf, messagesOf, objectOf, readObject, streamOf, type Reader } from './answers.ts';
-import { errorOf, ServiceError, unreadable } from './errors.ts';
-import { createExchange, type Access, type Ask, type Exchange } from './exchange.ts';
-import { itemsOf, pagesOf } from './lists.ts';
-import { operationOf, type ItemOf, type OperationName, type Plain, type ResponseOf } from './operations.ts';
-import { once, type Pace, type Pacing } from './pace.ts';
-import type { SessionProgress } from './shapes.ts';
+// The client for the service, which handlers call (contract 4): operations, their lists, quotes, sends and media. Paid
+// calls are refused unless PAID_OPERATIONS=allow, and never retried.
+import type { Clock } from '../base/clock.ts';
+import { ServiceError } from './errors.ts';
+import { createExchange, readObject, type Access, type Ask, type Plain, type Read } from './exchange.ts';
+import { createPace, type Pacing, type Pause } from './pace.ts';
 
-type List<Item> = AsyncGenerator<Item, void, void>;
+type List = AsyncGenerator<Plain, void, void>;
 
-/** Every method throws ServiceError. */
+/** Every method throws ServiceError. Answers come as the service gives them: any field may be missing. */
 export interface Service {
+  /** POST /rpc/<operation> (contract 4.1). Only List…, Get… and ReplayEvents are retried if that helps. */
+  call(operation: string, request: Plain, options?: CallOptions): Promise<Plain>;
+  /** The answers of a list (contract 4.5), page after page. An operation without pages is called once. */
+  pages(operation: string, request: Plain, options?: CallOptions): List;
+  /** The items of all pages: those of the only array in each answer. */
+  items(operation: string, request: Plain, options?: CallOptions): List;
   /**
-   * POST /rpc/<operation> (contract 4.1). Resolves to the unchanged answer: any field may be missing. List…, Get… and
-   * ReplayEvents are retried if that helps. Other operations are retried only with `idempotent`, and paid operations
-   * never.
+   * The price of an operation with exactly this request. The contract shows neither the body of POST /billing/quotes nor
+   * its answer: the kit sends `{ operation, request }`, and finds the id as `quoteId`, `quote_id` or `id`, in the answer
+   * or in its `quote`.
    */
-  call<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): Promise<ResponseOf<Op>>;
+  quote(operation: string, request: Plain, options?: WaitOptions): Promise<{ quoteId: string; answer: Plain }>;
   /**
-   * The pages of a list (contract 4.5), by default 200 items each. Begins at `cursor` or `pagination.page`. An operation
-   * without pages is called once, with this request alone.
-   */
-  pages<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ResponseOf<Op>>;
-  /** The items of all pages. If the contract does not name their field, the only array in the answer is used. */
-  items<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ItemOf<Op>>;
-  /**
-   * The price of an operation with exactly this request. The contract (4.1, 4.3) does not show the body and the answer
-   * of POST /billing/quotes, so the kit guesses both. The body is `{ operation, request }`. The id is `quoteId`,
-   * `quote_id` or `id`, in the answer or in its `quote`.
-   */
-  quote(operation: OperationName, request: Plain, options?: WaitOptions): Promise<{ quoteId: string; answer: Plain }>;
-  /**
-   * POST /messages/send: costs money. Contract 4.3 does not show the fields of a message or of the answer, so the
-   * envelope of contract 4.1 is used. If an error is `uncertain`, the message may have been sent (contract 7.3): look
-   * with ListMessages before you send it again.
+   * POST /messages/send, with the envelope of contract 4.1: costs money. If an error is `uncertain`, the message may have
+   * been sent (contract 7.3): look with ListMessages before you send it again.
    */
   send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
-  /**
-   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading `body` may throw ServiceError. Cancel `body` if you do not
-   * read it.
-   */
+  /** GET /media/{id}: up to 64 MiB and 5 minutes. Cancel `body` if you do not read it. */
   media(id: string, options?: WaitOptions): Promise<Media>;
-  /** POST /sessions/resume: reconnects a paired number and yields its progress, for at most 5 minutes. */
-  resume(sessionId: string, options?: WaitOptions): List<SessionProgress>;
 }
 
 export interface WaitOptions {
-  /** Aborts the call, also while it waits for the rate limit. Pass `ctx.signal`. */
+  /** Aborts the call, also while it waits. The signal of the attempt, `ctx.signal`, always does. */
   signal?: AbortSignal;
-  /** Milliseconds for waiting, calling and retrying together. Default: 24 000, or `deadlineMs` if it is higher. */
+  /** Milliseconds for waiting, calling and retrying together. Default: 24 000. */
   withinMs?: number;
 }
 
 export interface CallOptions extends WaitOptions {
-  /** The service's own time limit, 1 to 30000 ms (contract 4.1). Default: the rest of `withinMs`, at most 30000. */
-  deadlineMs?: number;
   /** For paid operations: the quote for the same operation and the same request. */
   quoteId?: string;
-  /** True if the operation may be done twice without harm. It may then be retried, unless it is paid. */
-  idempotent?: boolean;
-  /** Reads the answer. Default: JSON.parse. */
-  reader?: Reader;
 }
 
 export interface Media {
+  /** Reading it throws ServiceError if there is too much, and the error of `fetch` if the connection breaks. */
   body: ReadableStream<Uint8Array>;
   mime: string | null;
   /** The size in bytes. Null: the service does not send it. */
@@ -72,153 +51,126 @@ export interface Media {
 }
 
 export interface ServiceOptions extends Access {
-  /** True if paid operations are allowed. */
+  /** Paid operations are allowed. */
   paid: boolean;
-  /** Default: calls are made at once and never retried. */
-  pace?: Pace;
-  /** Called when an answer does not fit its shape, once for each field. The answer is still passed on. */
-  onOdd?: (odd: { operation: string; field: string }) => void;
+  /** The most calls in any 60 seconds. */
+  callsPerMinute: number;
+  clock: Clock;
+  /** Default: real time. Tests replace it. */
+  pause?: Pause;
 }
 
+/** The operation that costs money by its name alone. Others do with a quote. */
+const PAID = 'ResumeCampaign';
+const MOST_PER_PAGE = 200;
 /** The default of `withinMs`. Together with SLACK_MS it is less than the default `timeoutMs` of a handler. */
 const WITHIN_MS = 24_000;
-/** The default of `deadlineMs`, and its maximum (contract 4.1). */
+/** The longest deadline of an operation (contract 4.1). */
 const DEADLINE_MS = 30_000;
-/** The time that the network may add to the deadline of the operation. */
+/** The time that the network may add to it. */
 const SLACK_MS = 5_000;
 const MINUTES_5_MS = 300_000;
 
-export function createService({ baseUrl, apiKey, fetch, ...rest }: ServiceOptions): Service {
-  return serviceOver(createExchange({ baseUrl, apiKey, fetch }), rest);
+interface Call extends Pick<Ask, 'what' | 'path' | 'safe'>, Pick<Pacing, 'limit'> {
+  costs?: boolean;
+  body?: (deadlineMs: number) => object;
+  /** Default: the time that is left. */
+  limitMs?: number;
 }
 
-/** The client without an API key: every method throws an error that names the variables to set. */
-export const noService: Service = serviceOver(
-  ({ what }) =>
-    Promise.reject(
-      new ServiceError({ code: 'NO_API_KEY', message: `${what} needs the service: set API_BASE_URL and API_KEY` }),
-    ),
-  { paid: true },
-);
+type Make = <Result>(call: Call, options: WaitOptions, read: Read<Result>) => Promise<Result>;
 
-// oxlint-disable-next-line max-lines-per-function -- one client: its methods share the exchange, the pace and the reported fields
-function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 'pace' | 'onOdd'>): Service {
-  const { paid, pace = once, onOdd } = options;
-  const told = new Set<string>();
+class Client implements Service {
+  readonly #make: Make;
 
-  /** Posts the envelope of contract 4.1, within the time that is left. */
-  function post(
-    what: string,
-    path: string,
-    limit: Pacing['limit'],
-    body: Plain,
-    more: CallOptions & { safe: boolean },
-  ): Promise<Plain> {
-    const { deadlineMs = DEADLINE_MS, quoteId, signal, safe, reader } = more;
-    const withinMs = more.withinMs ?? (pace === once ? deadlineMs : Math.max(WITHIN_MS, more.deadlineMs ?? 0));
-    return pace({ what, limit, safe, withinMs, signal }, (leftMs) => {
-      const ms = Math.max(1, Math.floor(Math.min(deadlineMs, DEADLINE_MS, leftMs)));
-      // Only operations have a deadline (contract 4.1, 4.3).
-      const timed = path.startsWith('/rpc/') && { deadlineMs: ms };
-      const own = { ...body, ...timed, ...(quoteId && { billing: { quoteId } }) };
-      const ask: Ask = { what, path, body: own, limitMs: ms + SLACK_MS, safe, signal };
-      return exchange(ask, (response) => readObject(response, what, reader));
-    });
+  constructor(make: Make) {
+    this.#make = make;
   }
 
-  function refuseUnpaid(what: string): void {
-    if (paid) return;
-    const message = `${what} costs money: set PAID_OPERATIONS=allow`;
-    throw new ServiceError({ code: 'PAID_OPERATIONS_REFUSED', message });
-  }
-
-  function compare(operation: string, path: PropertyKey[] | undefined): void {
-    const field = path?.filter((step) => typeof step === 'string').join('.');
-    if (field === undefined || told.has(`${operation} ${field}`)) return;
-    told.add(`${operation} ${field}`);
-    onOdd?.({ operation, field });
-  }
-
-  async function call(operation: string, request: Plain, more: CallOptions = {}): Promise<Plain> {
-    const known = operationOf(operation);
-    const costs = known.paid === true || more.quoteId !== undefined;
-    if (costs) refuseUnpaid(operation);
-    const safe = !costs && (more.idempotent ?? /^(List|Get)|^ReplayEvents$/.test(operation));
+  call(operation: string, request: Plain, { quoteId, ...options }: CallOptions = {}): Promise<Plain> {
+    const costs = operation === PAID || quoteId !== undefined;
+    const safe = !costs && /^(List|Get)|^ReplayEvents$/.test(operation);
     const path = `/rpc/${encodeURIComponent(operation)}`;
-    const answer = await post(operation, path, 'rpc', { request }, { ...more, safe });
-    if (onOdd) compare(operation, known.response?.safeParse(answer).error?.issues[0]?.path);
-    return answer;
+    const body = (deadlineMs: number): object => ({ request, deadlineMs, billing: quoteId && { quoteId } });
+    return this.#make({ what: operation, path, limit: 'rpc', safe, costs, body }, options, readObject);
   }
 
-  function pages(operation: string, request: Plain, more?: CallOptions): List<Plain> {
-    return pagesOf(operation, request, (next) => call(operation, next, more));
+  async *pages(operation: string, request: Plain, options?: CallOptions): List {
+    const made = new Set<string>();
+    for (let next: Plain | undefined = request; next;) {
+      const key = JSON.stringify(next);
+      // Such a list never ends. Stopping without an error would make it look complete.
+      if (made.has(key)) throw unclear(operation, 'its pages repeat');
+      made.add(key);
+      const page = await this.call(operation, next, options);
+      yield page;
+      next = nextOf(next, page);
+    }
   }
 
-  async function* items(operation: string, request: Plain, more?: CallOptions): List<Plain> {
-    for await (const page of pages(operation, request, more)) yield* itemsOf(operation, page);
+  async *items(operation: string, request: Plain, options?: CallOptions): List {
+    for await (const page of this.pages(operation, request, options)) {
+      const [list = [], ...others] = Object.values(page).filter((value) => Array.isArray(value));
+      if (others.length > 0) throw unclear(operation, 'its answer has several arrays: take the items from its pages');
+      yield* list as Plain[];
+    }
   }
 
-  async function quote(operation: string, request: Plain, more: WaitOptions = {}) {
+  async quote(operation: string, request: Plain, options: WaitOptions = {}) {
     const what = 'POST /billing/quotes';
     // Safe: a second request for a price costs nothing.
-    const answer = await post(what, '/billing/quotes', 'quotes', { operation, request }, { ...more, safe: true });
-    const within = (answer['quote'] ?? {}) as Plain;
-    const ids = [answer, within].flatMap(({ quoteId, quote_id, id }) => [quoteId, quote_id, id]);
-    const quoteId = ids.find((id) => typeof id === 'string' && id !== '');
-    if (quoteId) return { quoteId, answer };
-    throw new ServiceError({ code: 'unreadable', status: 200, message: `${what}: no quote id in the answer` });
+    const route = { what, path: '/billing/quotes', limit: 'quotes', safe: true } as const;
+    const answer = await this.#make({ ...route, body: () => ({ operation, request }) }, options, readObject);
+    const { quoteId, quote_id, id } = { ...answer, ...(answer['quote'] as Plain | undefined) };
+    const found = [quoteId, quote_id, id].find((one) => typeof one === 'string' && one !== '');
+    if (typeof found === 'string') return { quoteId: found, answer };
+    throw unclear(what, 'no quote id in the answer');
   }
 
-  async function send(message: Plain, more: CallOptions & { quoteId: string }): Promise<Plain> {
-    const what = 'POST /messages/send';
-    refuseUnpaid(what);
-    return post(what, '/messages/send', 'rpc', { request: message }, { ...more, safe: false });
+  send(request: Plain, { quoteId, ...options }: CallOptions & { quoteId: string }): Promise<Plain> {
+    const route = { what: 'POST /messages/send', path: '/messages/send', limit: 'rpc', safe: false } as const;
+    return this.#make({ ...route, costs: true, body: () => ({ request, billing: { quoteId } }) }, options, readObject);
   }
 
-  async function media(id: string, { signal, withinMs = WITHIN_MS }: WaitOptions = {}): Promise<Media> {
-    const what = 'GET /media';
-    if (/^\.{0,2}$/.test(id)) throw new ServiceError({ code: 'VALIDATION_FAILED', message: `${what}: it has no id` });
-    const ask: Ask = { what, path: `/media/${encodeURIComponent(id)}`, limitMs: MINUTES_5_MS, safe: true, signal };
-    return pace({ ...ask, limit: 'media', withinMs }, () =>
-      exchange(ask, (response) => {
-        const bytes = response.headers.get('content-length');
-        const body = streamOf(response, what, signal);
-        return { body, mime: response.headers.get('content-type'), bytes: bytes === null ? null : Number(bytes) };
-      }),
-    );
+  media(id: string, options: WaitOptions = {}): Promise<Media> {
+    const route = { what: 'GET /media', path: `/media/${encodeURIComponent(id)}`, limit: 'media', safe: true } as const;
+    return this.#make({ ...route, limitMs: MINUTES_5_MS }, options, ({ headers, body }) => {
+      const bytes = headers.get('content-length');
+      const mime = headers.get('content-type');
+      return { body: body ?? ReadableStream.from([]), mime, bytes: bytes === null ? null : Number(bytes) };
+    });
   }
-
-  async function* resume(sessionId: string, { signal, withinMs = WITHIN_MS }: WaitOptions = {}) {
-    const what = 'POST /sessions/resume';
-    const body = { request: { session_id: sessionId } };
-    const limits = { mostBytes: 4 * 1024, limitMs: MINUTES_5_MS + SLACK_MS };
-    const ask: Ask = { what, path: '/sessions/resume', body, ...limits, safe: false, signal };
-    const response = await pace({ ...ask, limit: 'sessions', withinMs }, () => exchange(ask, (answer) => answer));
-    for await (const messages of messagesOf(bytesOf(response, what, signal), what)) {
-      for (const { event = 'message', data } of messages) {
-        if (event === 'end') return;
-        if (event === 'error') throw errorOf(what, response, data);
-        if (event === 'message') yield objectOf(response, what, data) as SessionProgress;
-      }
-    }
-    throw unreadable(response, `${what}: the stream was cut off before its end`);
-  }
-
-  return { call, pages, items, quote, send, media, resume } as Service;
 }
 
-/** The same client, but the signal `ends` also aborts its calls. */
-export function endingWith(service: Service, ends: AbortSignal): Service {
-  const also = <Options extends WaitOptions>(options?: Options): Options =>
-    ({ ...options, signal: options?.signal ? AbortSignal.any([ends, options.signal]) : ends }) as Options;
-  const bound: Service = {
-    call: (operation, request, options) => service.call(operation, request, also(options)),
-    pages: (operation, request, options) => service.pages(operation, request, also(options)),
-    items: (operation, request, options) => service.items(operation, request, also(options)),
-    quote: (operation, request, options) => service.quote(operation, request, also(options)),
-    send: (message, options) => service.send(message, also(options)),
-    media: (id, options) => service.media(id, also(options)),
-    resume: (sessionId, options) => service.resume(sessionId, also(options)),
-  };
-  return bound;
+/** The request for the next page (contract 4.5). Undefined: this was the last. */
+function nextOf(request: Plain, { next_cursor: cursor, page }: Plain): Plain | undefined {
+  // If a list has both kinds of pages, the cursor counts. An empty one means the end.
+  if (cursor !== undefined || request['cursor'] !== undefined)
+    return cursor ? { limit: MOST_PER_PAGE, ...request, cursor } : undefined;
+  const { page: shown, has_next_page: hasNext } = (page ?? {}) as Plain;
+  // By the number in the answer: if the service ignores the one that was asked for, the pages repeat.
+  const pagination = { ...(request['pagination'] as Plain | undefined), page: Number(shown) + 1 };
+  return hasNext === true ? { ...request, pagination } : undefined;
+}
+
+function unclear(what: string, words: string): ServiceError {
+  return new ServiceError({ code: 'unreadable', status: 200, message: `${what}: ${words}` });
+}
+
+/** Makes the client of an attempt. The signal `ends` aborts its calls. */
+export function createService(options: ServiceOptions): (ends: AbortSignal) => Service {
+  const { paid, callsPerMinute, clock, pause, ...access } = options;
+  const exchange = createExchange(access);
+  const pace = createPace(callsPerMinute, clock, pause);
+  return (ends) =>
+    new Client(async ({ costs, limit, body, limitMs, ...ask }, { signal: own, withinMs = WITHIN_MS }, read) => {
+      const refused = (code: string, words: string) => new ServiceError({ code, message: `${ask.what} ${words}` });
+      if (!access.apiKey) throw refused('NO_API_KEY', 'needs the service: set API_BASE_URL and API_KEY');
+      if (costs && !paid) throw refused('PAID_OPERATIONS_REFUSED', 'costs money: set PAID_OPERATIONS=allow');
+      const signal = own ? AbortSignal.any([ends, own]) : ends;
+      return pace({ ...ask, limit, withinMs, signal }, (leftMs) => {
+        const ms = Math.max(1, Math.floor(Math.min(DEADLINE_MS, leftMs)));
+        return exchange({ ...ask, body: body?.(ms), limitMs: limitMs ?? ms + SLACK_MS, signal }, read);
+      });
+    });
 }

@@ -1,73 +1,46 @@
-// The store's interface: its roles. Each method is one transaction and is awaited. Cursors compare as integers.
-import type { AdminStore } from './admin.ts';
-import type { AlarmStore } from './alarms.ts';
-import type { Accepted, IngestStore } from './ingest.ts';
-import type { KeepStore } from './keep.ts';
-import type { ProcessStore } from './processes.ts';
-import type { ReadStore } from './read.ts';
-import type { ReplayStore } from './replay.ts';
-import type { StateStore } from './state.ts';
+// What the processes ask of a store. Every method is one transaction. Cursors are text here, because a number cannot hold
+// them. Times are Unix milliseconds by the wall clock.
+import type { Cursor } from '../wire/cursor.ts';
+import type { Reading } from '../wire/event.ts';
 import type { WorkStore } from './work.ts';
 
-/**
- * `busy`: another process holds the lock, retry. `unwritable`: retry on a new connection. `replaced`: another file, or
- * none, is at the store's path. `standby`: another instance leads. All codes but `busy`, `unwritable` and `standby` need
- * a person.
- */
+/** Another process holds the lock, or the store; a newer kit has changed it; a newer `run` has taken over; it is no store. */
+export type StoreCode = 'busy' | 'full' | 'io' | 'owned' | 'newer' | 'orphan' | 'damaged';
+
+/** The store is at fault, and not what it was asked. */
 export class StoreError extends Error {
-  readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced' | 'standby';
-  /** The fault may pass without a change of the configuration: a start may be tried again. */
-  readonly passes: boolean;
-  constructor(code: StoreError['code'], message: string, cause?: unknown, passes = code === 'busy') {
+  readonly code: StoreCode;
+  constructor(code: StoreCode, message: string, cause?: unknown) {
     super(message, { cause });
     this.name = 'StoreError';
     this.code = code;
-    this.passes = passes;
   }
 }
 
-/** Codes of a full disk, of SQLite and of the system. SHMSIZE: SQLite could not enlarge its file -shm. */
-export const DISK_FULL = /FULL|ENOSPC|EDQUOT|SHMSIZE/;
+/**
+ * `new`: it is a row now. `duplicate`: its row was there. `conflict`: it contradicts a row, and is in quarantine.
+ * `quarantined`: it cannot be read, and is in quarantine. `removed`: pruning has removed it, and it is left out.
+ */
+export type Verdict = 'new' | 'duplicate' | 'conflict' | 'quarantined' | 'removed';
 
-/** The batch is committed but may not be on disk. It must not be accepted again; only `sync` must be retried. */
-export class Unsynced extends StoreError {
-  readonly accepted: Accepted[];
-  constructor(cause: StoreError, accepted: Accepted[]) {
-    super(cause.code, cause.message, cause);
-    this.name = 'Unsynced';
-    this.accepted = accepted;
-  }
-}
+/** Numbers by name, for example `refused.bad_signature`. They are added to those in the store. */
+export type Counts = Record<string, number>;
 
-/** The roles of the store. Each is used by name: `store.work.turn(…)`. */
-export interface Roles {
-  /** The one door of events. */
-  ingest: IngestStore;
-  /** Single values that the processes keep, and counters. */
-  state: StateStore;
-  /** Events become tasks, which are claimed and settled. */
-  work: WorkStore;
-  processes: ProcessStore;
-  /** How far history was read. */
-  replay: ReplayStore;
-  alarms: AlarmStore;
-  /** Prune and checkpoint. */
-  keep: KeepStore;
-  /** What people look at. */
-  read: ReadStore;
-  /** What people change. */
-  admin: AdminStore;
-}
-
-export interface Store extends Roles {
+export interface IngestStore {
   /**
-   * Unix milliseconds by the clock that all processes of the store share. Every stored time comes from it. Only the
-   * age of a signature is measured by the machine's clock.
+   * Stores readings of any origin, in order. `proves`: replay has shown everything after `from` up to `to`, which becomes
+   * the watermark if it is between them.
    */
-  now(): number;
-  /** Tells the instance that leads that events were accepted. It also looks by itself, but later. */
-  ring(): void;
-  /** Calls `work` when another instance rings. */
-  onRing: (work: () => void) => void;
+  accept(batch: {
+    readings: Reading[];
+    counts?: Counts;
+    state?: Record<string, unknown>;
+    proves?: { from: Cursor | null; to: Cursor };
+  }): Promise<Verdict[]>;
+}
+
+export interface Store {
+  ingest: IngestStore;
+  work: WorkStore;
   close(): void;
 }

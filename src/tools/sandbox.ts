@@ -1,99 +1,126 @@
-// Runs the kit's main process on a store in the system's temp folder, and removes the store at the end. The demo and
-// `npm run dev` use this sandbox, so they never touch the real store.
-import { spawn, type ChildProcess } from 'node:child_process';
+// A kit of its own for the demo and for `npm run dev`: the main process as `npm start` runs it, on free ports of this
+// machine, and on a store that no other kit has made. It reads no .env, because that belongs to the real kit.
+import Database from 'better-sqlite3';
+import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import type { Readable } from 'node:stream';
+import { existsSync, mkdirSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { orUndefined } from '../base/errors.ts';
+import type { Env } from '../config.ts';
 
-export type MainProcess = ChildProcess & { stdout: Readable; stderr: Readable };
+const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
+/** `pragma application_id` of a store that a sandbox has made. */
+const MARK = 0x6b_69_74_64;
+/** Reading is tried again after this time, this often. */
+const [AGAIN_MS, TRIES] = [100, 30];
 
-export interface Sandbox {
-  /** The address of the webhook. */
-  url: string;
-  opsUrl: string;
-  storeUrl: string;
-  /** Starts the kit, or starts an ended kit again on the same store and ports. */
-  start(): MainProcess;
-  /** Sends SIGTERM, and SIGKILL after `limitMs`. Resolves when the kit has ended, or after twice `limitMs`. */
-  stop(limitMs: number): Promise<void>;
-  /** Sends SIGKILL to all processes of the kit. */
-  kill(): void;
+export interface SandboxOptions {
+  /** A folder without a .env. */
+  cwd: string;
+  /** The file. */
+  store: string;
+  /** The OPS_TOKEN. */
+  token?: string;
+  onLine: (line: string) => void;
+  /** It has ended by itself. */
+  onEnd?: (code: number | null) => void;
 }
 
-/**
- * `env` replaces the environment of this process. A missing PORT or OPS_PORT becomes a free port, a missing DATABASE_URL
- * an SQLite file in the folder.
- */
-export async function createSandbox(
-  name: string,
-  env: Record<string, string | undefined>,
-  args: string[] = [],
-): Promise<Sandbox> {
-  const folder = mkdtempSync(join(tmpdir(), `kit-${name}-`));
-  const storeUrl = env['DATABASE_URL'] ?? `sqlite:${join(folder, 'events.db')}`;
-  const port = env['PORT'] ?? String(await freePort());
-  const opsPort = env['OPS_PORT'] ?? String(await freePort());
-  let main: MainProcess | undefined;
+/** Throws if the store is there, and no sandbox has made it. */
+export async function createSandbox({ cwd, store, token, onLine, onEnd }: SandboxOptions) {
+  takeStore(store);
+  const [port, opsPort] = [await freePort(), await freePort()];
+  const opsUrl = `http://127.0.0.1:${opsPort}`;
+  const ports = { HOST: '127.0.0.1', PORT: String(port), OPS_PORT: String(opsPort) };
+  const own = { ...ports, DATABASE_URL: `sqlite:${store}`, OPS_TOKEN: token };
+  let main: ChildProcess | undefined;
+  let takesSignals = false;
+  let isStopping = false;
   let closed: Promise<unknown> = Promise.resolve();
 
-  process.once('exit', () => {
-    main?.kill('SIGKILL');
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
-  });
+  function kill(): void {
+    const group = main?.pid;
+    if (group !== undefined) orUndefined(() => process.kill(-group, 'SIGKILL'));
+  }
 
+  function hear(line: string): void {
+    takesSignals ||= line.includes('"ready for deliveries"');
+    onLine(line);
+  }
+
+  /** Its children hold the same pipes, so they have ended, too. */
+  async function end(child: ChildProcess): Promise<void> {
+    const [code] = (await once(child, 'close')) as [number | null];
+    [main, takesSignals] = [undefined, false];
+    if (!isStopping) onEnd?.(code);
+  }
+
+  process.once('exit', kill);
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
-    opsUrl: `http://127.0.0.1:${opsPort}`,
-    storeUrl,
-    start() {
-      main = spawn(process.execPath, [fileURLToPath(new URL('../main.ts', import.meta.url)), '--sandbox', ...args], {
-        // `cwd` is not the clone, because the .env there belongs to the real kit. `detached` keeps the kit out of this
-        // terminal's process group, so that Ctrl-C reaches only this process.
-        cwd: folder,
-        detached: true,
-        // If this process is killed, the IPC channel closes and the kit stops.
-        stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-        env: {
-          NODE_COMPILE_CACHE: join(folder, 'compiled'),
-          ...env,
-          HOST: '127.0.0.1',
-          PORT: port,
-          OPS_PORT: opsPort,
-          DATABASE_URL: storeUrl,
-        },
-      }) as MainProcess;
-      // The kit's child processes share these pipes, so the pipes close when the last process has ended.
-      closed = once(main, 'close');
-      return main;
+    opsUrl,
+    isRunning: () => main !== undefined,
+    start(env: Env, args: string[] = []): void {
+      // In a group of its own, so that Ctrl-C reaches the caller alone. When the caller is gone, the channel ends it.
+      const apart = { cwd, env: { ...env, ...own }, detached: true, silent: true };
+      const child = fork(MAIN, args, { ...apart, execArgv: ['--max-semi-space-size=8'] });
+      main = child;
+      for (const input of [child.stdout, child.stderr]) if (input) createInterface({ input }).on('line', hear);
+      closed = end(child);
     },
-    async stop(limitMs) {
+    /** Handlers and variables. False: it is not up. */
+    reload: (): boolean => takesSignals && main?.kill('SIGHUP') === true,
+    read: createReader(opsUrl, token),
+    /** What has not ended within the limit is killed. */
+    async stop(limitMs: number): Promise<void> {
+      isStopping = true;
       main?.kill('SIGTERM');
       await Promise.race([closed, sleep(limitMs, undefined, { ref: false })]);
-      main?.kill('SIGKILL');
-      await Promise.race([closed, sleep(limitMs, undefined, { ref: false })]);
-    },
-    kill() {
-      // The processes of the kit are a group, because the main process was started as `detached`.
-      if (main?.pid !== undefined) process.kill(-main.pid, 'SIGKILL');
+      kill();
+      await closed;
+      isStopping = false;
     },
   };
 }
 
-/** This port of 127.0.0.1 if it is free, otherwise another one. */
-export async function freePort(wanted = 0): Promise<number> {
-  const server = createServer().listen(wanted, '127.0.0.1');
-  try {
-    await once(server, 'listening');
-  } catch {
-    return freePort();
-  }
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
+/** What an operation tells. Tried for seconds: the ops port opens a moment after the other. */
+function createReader(opsUrl: string, token: string | undefined) {
+  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  return async (name: string, args: Record<string, string> = {}): Promise<unknown> => {
+    const address = `${opsUrl}/api/${name}?${new URLSearchParams(args).toString()}`;
+    for (let left = TRIES; left > 0; left--) {
+      const answer = await fetch(address, { headers }).catch(() => undefined);
+      if (answer?.ok) return answer.json();
+      await sleep(AGAIN_MS);
+    }
+    throw new Error('the kit does not answer');
+  };
+}
+
+/** Makes it if there is none. */
+function takeStore(file: string): void {
+  const isNew = !existsSync(file);
+  mkdirSync(dirname(file), { recursive: true });
+  const db = new Database(file, { readonly: !isNew });
+  if (isNew) db.pragma(`application_id = ${MARK}`);
+  const isOurs = db.pragma('application_id', { simple: true }) === MARK;
+  db.close();
+  if (!isOurs) throw new Error(`${file} is the store of another kit, and stays as it is: name another file`);
+}
+
+/** A free port of this machine, the first from this one on. 0: any. */
+export async function freePort(from = 0): Promise<number> {
+  const server = createServer().listen(from, '127.0.0.1');
+  const isFree = await once(server, 'listening').then(
+    () => true,
+    () => false,
+  );
+  if (!isFree) return freePort(from + 1);
+  const { port } = server.address() as AddressInfo;
+  await new Promise((closed) => server.close(closed));
+  return port;
 }

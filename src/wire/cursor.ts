@@ -17,8 +17,6 @@ export function compareCursors(a: Cursor, b: Cursor): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
 
-export const ZERO = '0' as Cursor;
-
 /** Whether `a` comes before `b`. Null comes before every cursor. */
 export function isBehind(a: Cursor | null, b: Cursor | null): boolean {
   return b !== null && (a === null || compareCursors(a, b) < 0);

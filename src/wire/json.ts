@@ -1,6 +1,5 @@
-// Parses JSON once. The service signed the bytes, but a stranger may have written them. The parser refuses invalid
-// UTF-8, nesting that makes stringify overflow, and more values than can be parsed without delaying other deliveries.
-import { createHash } from 'node:crypto';
+// Parses JSON that strangers may have written: it refuses invalid UTF-8, deep nesting, and more values than can be parsed
+// without delaying other deliveries.
 import { orUndefined } from '../base/errors.ts';
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
@@ -9,7 +8,7 @@ export interface JsonObject {
 }
 
 type Refused = { ok: false; reason: string };
-export type Parsed = { ok: true; value: Json; duplicateKeys: boolean } | Refused;
+export type Parsed = { ok: true; value: Json } | Refused;
 
 const DEEPEST = 64;
 /**
@@ -25,44 +24,14 @@ export function parseJson(bytes: Uint8Array): Parsed {
 }
 
 export function parseJsonText(text: string): Parsed {
-  const surveyed = survey(text);
-  if ('reason' in surveyed) return surveyed;
+  const refused = survey(text);
+  if (refused) return refused;
   const value = orUndefined(() => JSON.parse(text) as Json);
-  return value === undefined ? NOT_JSON : { ok: true, value, duplicateKeys: countKeys(value) !== surveyed.keys };
-}
-
-/** The digits of a top-level number as they were written, because JSON.parse would round them. */
-export function sourceOfNumber(bytes: Uint8Array, key: string): string | undefined {
-  const sources = new Map<unknown, string | undefined>();
-  function note(this: unknown, name: string, value: unknown, context?: { source?: string }): unknown {
-    if (name === key) sources.set(this, context?.source);
-    return value;
-  }
-  const root: unknown = JSON.parse(utf8.decode(bytes), note);
-  return sources.get(root);
+  return value === undefined ? NOT_JSON : { ok: true, value };
 }
 
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Equal as JSON values, in any order of keys. 0 and -0 are equal, unlike in Node's isDeepStrictEqual. */
-export function sameJson(a: Json, b: Json): boolean {
-  return canonical(a) === canonical(b);
-}
-
-/** 16 bytes. Values that `sameJson` finds equal have the same digest. */
-export function digestOf(value: Json): Uint8Array {
-  return createHash('sha256').update(canonical(value)).digest().subarray(0, 16);
-}
-
-function canonical(value: Json): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  // JSON.parse turns 1e400 into Infinity, which JSON.stringify cannot express.
-  if (!isObject(value))
-    return typeof value === 'number' && !Number.isFinite(value) ? String(value) : JSON.stringify(value);
-  const keys = Object.keys(value).toSorted();
-  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key] ?? null)}`).join()}}`;
 }
 
 const QUOTE = 0x22;
@@ -74,14 +43,10 @@ const BACKSLASH = 0x5c;
 const BETWEEN = /[^"[\]{},:]+/y;
 const NOT_JSON: Refused = { ok: false, reason: 'not JSON' };
 
-/**
- * Counts the keys in the text by the colons outside strings, or returns the reason why the text is refused. It stops at
- * the first reason, so MOST limits its steps however long the text is.
- */
-function survey(text: string): { keys: number } | Refused {
+/** The reason why the text is refused before it is parsed. It stops at the first, so MOST limits its steps. */
+function survey(text: string): Refused | undefined {
   let open = 0;
-  let keys = 0;
-  let items = 0;
+  let parts = 0;
   /** A string or a bracket has ended, so a comma, a colon or another end must follow. */
   let ended = false;
   for (let i = 0; i < text.length; i++) {
@@ -91,9 +56,7 @@ function survey(text: string): { keys: number } | Refused {
       i = endOfString(text, i + 1);
       ended = true;
     } else if (code === COLON || code === COMMA) {
-      if (code === COLON) keys++;
-      else items++;
-      if (keys + items > MOST) return { ok: false, reason: `more than ${MOST} keys and items` };
+      if (++parts > MOST) return { ok: false, reason: `more than ${MOST} keys and items` };
       ended = false;
     } else if (code === 0x7b || code === 0x5b) {
       if (ended) return NOT_JSON;
@@ -107,7 +70,7 @@ function survey(text: string): { keys: number } | Refused {
       i = BETWEEN.lastIndex - 1;
     }
   }
-  return { keys };
+  return undefined;
 }
 
 /** Finds the closing quote. Media are megabytes without a backslash, so the first quote usually closes the string. */
@@ -122,11 +85,4 @@ function endOfString(text: string, from: number): number {
     else if (code === QUOTE) break;
   }
   return i;
-}
-
-function countKeys(value: Json): number {
-  if (typeof value !== 'object' || value === null) return 0;
-  let keys = Array.isArray(value) ? 0 : Object.keys(value).length;
-  for (const item of Object.values(value)) keys += countKeys(item);
-  return keys;
 }

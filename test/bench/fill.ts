@@ -1,82 +1,55 @@
-// Fills a store with past events, by default all handled. `waiting` events wait in lanes whose first task has failed.
-// The tables are written directly, because ten million events through the receiver would take an hour.
+// Fills a store of either edition with past events, before it starts: all handled, or all waiting behind a task that has
+// failed. The tables are written directly, because a million deliveries would take minutes.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import Database from 'better-sqlite3';
-import { createIds } from '../../src/store/sqlite/ingest/ids.ts';
+import { ROOTS } from '../harness.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import { createSession } from '../../src/store/sqlite/session.ts';
-
-const CHUNK = 32_768;
-/** A running kit sorts its newest ids into their index as soon as there are this many (ids.ts: SEGMENT / PARTS). */
-const SORTED = 2_048;
-/** A task's id is its event's `seq` times this number, plus its handler's id. */
-const HANDLERS = 4_096;
-const DAY_MS = 86_400_000;
 
 export interface Past {
   events: number;
-  waiting?: number;
-  /** The tasks are spread over this many lanes. */
-  lanes?: number;
+  waiting: boolean;
 }
 
-export async function fill(
-  folder: string,
-  { events, waiting = 0, lanes = 1 }: Past,
-  progress: (line: string) => void,
-): Promise<void> {
+const CHUNK = 50_000;
+const LANES = 100_000;
+const SESSION = '00000000-0000-4000-8000-000000000000';
+
+export async function fill(edition: 'first' | 'second', folder: string, { events, waiting }: Past): Promise<void> {
+  if (edition === 'second') return fillSecond(folder, { events, waiting });
+  const path = join(ROOTS.first, 'test/bench/fill.ts');
+  const first = (await import(path)) as { fill: (...past: unknown[]) => Promise<void> };
+  return first.fill(folder, { events, waiting: waiting ? events : 0, lanes: LANES }, () => {});
+}
+
+async function fillSecond(folder: string, { events, waiting }: Past): Promise<void> {
   mkdirSync(folder, { recursive: true });
-  const path = join(folder, 'events.db');
-  const store = openSqlite(path, { owner: true });
-  await store.work.register(['noting']);
-  store.close();
-  const db = new Database(path);
+  const store = openSqlite(join(folder, 'events.db'));
+  await store.work.register([{ name: 'noting', file: 'noting.js', fault: null }], 0);
+  const { raw: db } = store.db;
   db.pragma('synchronous = off');
   db.pragma('cache_size = -200000');
-  const ids = createIds(createSession(db, path));
-  const addIds = db.prepare(
-    'insert into latest_ids (id, event) select id, seq from events where seq between @from and @to',
-  );
+  db.pragma('wal_autocheckpoint = 1000');
+  const [now, tomorrow] = [Date.now(), Date.now() + 86_400_000];
+  const body = JSON.stringify({ data: { MessageReceived: { body: 'x'.repeat(300) } } });
   const addEvents = db.prepare(`
     with recursive n (n) as (select @from union all select n + 1 from n where n < @to)
-    insert into events (seq, cursor, id, type, session_id, created_at, received_at, origin, body)
-    select n, 1000000 + n, lower(hex(randomblob(18))), 'MessageReceived', '00000000-0000-4000-8000-000000000000',
-      @now - @events + n, @now - @events + n, 'webhook', cast(@body as blob) from n`);
+    insert into events (seq, cursor, id, type, session, created_at, received_at, origin, origins, body)
+    select n, 1000000 + n, lower(hex(randomblob(18))), 'MessageReceived', '${SESSION}',
+      @now - @events + n, @now - @events + n, 1, 1, cast(@body as blob) from n`);
+  // The first task of each lane has failed.
   const addTasks = db.prepare(`
-    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, started_at, changed_at)
-    select seq * ${HANDLERS} + 1, seq, 1, 1 + seq % @lanes, 0, cursor,
-      case when seq <= @waiting then 'ready' else 'done' end, 0, received_at,
-      case when seq <= @lanes then @now + ${DAY_MS} else received_at end,
-      case when seq <= @lanes then @now + ${DAY_MS} end, seq <= @lanes, received_at, received_at
+    insert into tasks (event, handler, lane, cursor, state, due_at, failed_at, attempts, ended_at)
+    select seq, 1, 1 + seq % ${LANES}, cursor, ${waiting ? 0 : 1}, iif(seq <= ${LANES}, @tomorrow, received_at),
+      iif(seq <= ${LANES}, @now, null), seq <= ${LANES}, ${waiting ? 'null' : 'received_at'}
     from events where seq between @from and @to`);
-  const body = JSON.stringify({ data: { MessageReceived: { body: 'x'.repeat(300) } } });
-  const now = Date.now();
-  db.prepare(`
-    with recursive n (n) as (select 1 union all select n + 1 from n where n < ?)
-    insert into lanes (id, handler, name) select n, 1, 'past/' || n from n`).run(lanes);
-  db.prepare('insert into lane_progress (lane, used_at) select id, ? from lanes').run(now);
   for (let from = 1; from <= events; from += CHUNK) {
     const to = Math.min(events, from + CHUNK - 1);
-    db.transaction(() => {
-      addEvents.run({ from, to, now, events, body });
-      addTasks.run({ from, to, now, waiting, lanes });
-    })();
-    for (let at = from; at <= to; at += SORTED) {
-      addIds.run({ from: at, to: Math.min(to, at + SORTED - 1) });
-      ids.refresh();
-      ids.fold(now);
-    }
-    if (Math.floor(to / 1e6) > Math.floor(from / 1e6))
-      progress(`  ${Math.floor(to / 1e6)} of ${events / 1e6} million events written`);
+    addEvents.run({ from, to, now, events, body });
+    addTasks.run({ from, to, now, tomorrow });
   }
-  const count = db.prepare(
-    'insert into counters values (?, ?) on conflict (name) do update set value = value + excluded.value',
-  );
-  count.run('events', events);
-  count.run('tasks.done', events - waiting);
-  count.run('tasks.ready', waiting);
-  count.run('waiting.noting', waiting);
-  db.prepare(`update state set value = ? where name = 'fanned_out'`).run(BigInt(events));
-  db.close();
+  db.exec(`insert into lanes (id, handler, due_at, done_cursor)
+    select lane, 1, ${waiting ? tomorrow : 'null'}, ${waiting ? -1 : 'max(cursor)'} from tasks group by lane`);
+  db.exec(`update handlers set position = ${events}, ${waiting ? 'waiting' : 'done'} = ${events} where id = 1`);
+  db.exec(`insert into state values ('events', ${events})`);
+  store.close();
 }

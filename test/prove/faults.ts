@@ -1,70 +1,116 @@
-// `npm run prove -- faults`: produces the faults F1 to F50 one after another and checks the kit after each. If a fault
-// is not produced, its row gives the reason.
-import { clock } from './faults/clock.ts';
-import { crowd } from './faults/crowd.ts';
-import { disk } from './faults/disk.ts';
-import { ends } from './faults/ends.ts';
-import { file } from './faults/file.ts';
-import { handlers } from './faults/handlers.ts';
-import { locks } from './faults/locks.ts';
-import { postgres } from './faults/postgres.ts';
-import { Lacking, type Fault, type Found } from './faults/scene.ts';
-import { service } from './faults/service.ts';
-import { UnknownCase, type Options, type Report } from './report.ts';
+// Faults of the disk, of neighbours and of the clock under load. What was acknowledged is kept, refusals are the service's to
+// repeat, and the kit goes on by itself.
+import Database from 'better-sqlite3';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { deliver, startKit, until, type Kit } from '../harness.ts';
+import { failure, unless, type Options, type Row } from './report.ts';
+import { createSender } from './sender.ts';
+import { COUNTING, look } from './store.ts';
 
-const LAST = 50;
-const FAULTS: Fault[] = [...disk, ...locks, ...file, ...clock, ...ends, ...handlers, ...service, ...crowd, ...postgres];
-
-/** Faults that this campaign does not produce, each with the reason. */
-const ELSEWHERE: Record<number, string> = {
-  13: 'produced by npm run prove -- crash: unsynced writes dropped, whole and in part',
-};
-
-export async function campaign({ seed, short, only, progress }: Options): Promise<Report> {
-  const rows: Report['rows'] = [];
-  const chosen = only === undefined ? FAULTS.filter((fault) => !short || fault.short) : casesOf(only);
-  for (const fault of chosen) {
-    const what = nameOf(fault);
-    progress(what);
-    const { seen, violations } = await produced(fault, seed);
-    progress(`   ${violations.length > 0 ? `VIOLATED: ${violations.join('; ')}` : seen}`);
-    rows.push({ what, seen, violations });
+export async function faults({ short, progress }: Options): Promise<Row[]> {
+  const rows: Row[] = [];
+  const all = [full, ...(short ? [1_000] : [1_000, 6_000, 60_000]).map((ms) => () => locked(ms)), deleted, set];
+  for (const one of all) {
+    rows.push(await one());
+    progress(`${rows.at(-1)?.what}: ${rows.at(-1)?.seen}`);
   }
-  if (only !== undefined) return { title: `Faults, only ${only}`, rows };
-  const told = new Set(chosen.flatMap(({ numbers }) => numbers));
-  for (let number = 1; number <= LAST; number++) {
-    if (told.has(number)) continue;
-    const known = FAULTS.some(({ numbers }) => numbers.includes(number));
-    const seen = ELSEWHERE[number] ?? (known ? 'only in the long form' : 'not produced by any test');
-    rows.push({ what: `F${number}`, seen, violations: ELSEWHERE[number] || known ? [] : [seen] });
-  }
-  return { title: short ? 'Faults, the short form' : 'Faults', rows: rows.toSorted(byNumber) };
+  return rows;
 }
 
-/** Throws UnknownCase, so that a typing error does not look like a proof. */
-export function casesOf(only: string): Fault[] {
-  const isNumber = /^F\d+$/i.test(only);
-  const cases = FAULTS.filter((fault) =>
-    isNumber ? fault.numbers.includes(Number(only.slice(1))) : nameOf(fault).includes(only),
-  );
-  if (cases.length > 0) return cases;
-  throw new UnknownCase(`No case is named ${JSON.stringify(only)}. There are:\n  ${FAULTS.map(nameOf).join('\n  ')}`);
+/** Deliveries all the while. Afterwards everything is handled, and nothing was lost. */
+async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Promise<Omit<Row, 'what'>> {
+  const sender = createSender(() => kit.url, 20);
+  const sending = sender.run(100, () => ({ body: 'x'.repeat(20_000) }));
+  await kit.status();
+  const words = await fault();
+  await sleep(1_000);
+  await sender.stop();
+  await sending;
+  const isOver = (): boolean => look(kit.folder, []).done >= sender.acknowledged.length;
+  const violations = await failure(until('everything to be handled', isOver, 60_000));
+  violations.push(...look(kit.folder, sender.acknowledged).violations);
+  const isOdd = [...sender.statuses.keys()].some((status) => ![204, 503, refusal].includes(status));
+  violations.push(...unless(!isOdd, 'statuses'));
+  const statuses = [...sender.statuses].map(([status, n]) => `${n} × ${status}`).join(', ');
+  return { seen: `${statuses}; ${words}`, violations };
 }
 
-async function produced(fault: Fault, seed: number): Promise<Found> {
+async function full(): Promise<Row> {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-full-'));
+  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=400m', 'tmpfs', folder]);
+  if (status !== 0) throw new Error('a full disk needs root: it mounts a small file system');
   try {
-    return await fault.produce(seed);
-  } catch (error) {
-    if (error instanceof Lacking) return { seen: `not produced: this machine lacks ${error.message}`, violations: [] };
-    return { seen: 'the test itself failed', violations: [String(error)] };
+    const kit = await startKit({ folder, handlers: { 'counting.ts': COUNTING } });
+    const filler = join(folder, 'filler');
+    const { seen, violations } = await under(kit, async () => {
+      // It ends with the disk.
+      spawnSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=64k']);
+      // The reserve lasts for a while.
+      await until('the reserve to be used up', async () => (await deliver(kit.url, { type: 'Probe' })) === 503, 60_000);
+      await sleep(3_000);
+      const { alarms } = await kit.status();
+      rmSync(filler);
+      return `alarms meanwhile: ${alarms.map(({ name }) => name).join(', ')}`;
+    });
+    await kit.stop();
+    return { what: 'a full disk', seen, violations };
+  } finally {
+    spawnSync('umount', ['-l', folder]);
+    rmSync(folder, { recursive: true, force: true });
   }
 }
 
-function nameOf({ numbers, what }: Fault): string {
-  return [...numbers.map((number) => `F${number}`), what].join(' ');
+async function locked(ms: number): Promise<Row> {
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING } });
+  const { seen, violations } = await under(kit, async () => {
+    const foreign = new Database(join(kit.folder, 'events.db'), { timeout: 5_000 });
+    foreign.exec('begin immediate');
+    await sleep(ms);
+    foreign.exec('commit');
+    foreign.close();
+    return `alarms: ${(await kit.status()).alarms.map(({ name }) => name).join(', ') || 'none'}`;
+  });
+  await kit.stop();
+  return { what: `a lock that is held for ${ms / 1_000} s`, seen, violations };
 }
 
-function byNumber(a: { what: string }, b: { what: string }): number {
-  const [first, second] = [a, b].map(({ what }) => Number(/^F(\d+)/.exec(what)?.[1] ?? LAST + 1));
-  return (first ?? 0) - (second ?? 0);
+async function deleted(): Promise<Row> {
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING } });
+  for (const end of ['', '-wal', '-shm']) rmSync(join(kit.folder, `events.db${end}`));
+  await until('refusals', async () => (await deliver(kit.url, { type: 'Probe' })) === 503);
+  const later = await Promise.all(Array.from({ length: 20 }, () => deliver(kit.url, { type: 'Probe' })));
+  const refused = later.filter((status) => status === 503).length;
+  const isTold = kit.output().includes('was replaced or deleted');
+  const code = await kit.stop();
+  return {
+    what: 'a store that is deleted',
+    seen: `${refused} of ${later.length} deliveries got 503; the end was ${code}`,
+    violations: [...unless(refused === later.length, 'it went on'), ...unless(isTold, 'the log says nothing')],
+  };
+}
+
+/** In every process of the kit, and read from a file. */
+const CLOCK = `import { readFileSync } from 'node:fs';
+const { now } = Date;
+let ms = 0;
+setInterval(() => { try { ms = Number(readFileSync(process.env.FOLDER + '/clock', 'utf8')) } catch {} }, 20).unref();
+Date.now = () => now() + ms;`;
+
+async function set(): Promise<Row> {
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(CLOCK)}` };
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env });
+  const steps = async (): Promise<string> => {
+    for (const minutes of [10, -10, 60, 0]) {
+      writeFileSync(join(kit.folder, 'clock'), String(minutes * 60_000));
+      await sleep(2_000);
+    }
+    return 'refused while it was wrong';
+  };
+  const { seen, violations } = await under(kit, steps, 401);
+  await kit.stop();
+  return { what: 'a clock that is set by 10 min, by -10 min, by an hour, and right', seen, violations };
 }

@@ -1,28 +1,25 @@
-// Input and output of a campaign. A campaign returns its report and never prints.
-export interface Options {
-  seed: number;
-  /** True: the campaign runs a sample that is fast enough for a test. Run the long form before a release. */
-  short: boolean;
-  /** `faults` runs only the cases with this number, or whose name contains this text. */
-  only?: string | undefined;
-  /** Called during long work, to show that it goes on. */
-  progress: (line: string) => void;
-}
+// What a campaign reports: what was tried, what was seen, and each violation as a sentence.
 
 export interface Row {
   what: string;
   seen: string;
-  /** One sentence for each violation. Empty: everything held. */
   violations: string[];
 }
 
-export interface Report {
-  title: string;
-  rows: Row[];
+export interface Options {
+  short: boolean;
+  progress: (line: string) => void;
 }
 
-/** Thrown if a campaign cannot run on this machine. The message names the tool and how to get it. */
-export class MissingTool extends Error {}
+/** A violation if the condition does not hold. */
+export const unless = (holds: boolean, words: string): string[] => (holds ? [] : [words]);
 
-/** Thrown if `only` names no case. The message lists the cases. */
-export class UnknownCase extends Error {}
+/** A violation if it fails. */
+export const failure = (work: Promise<unknown>): Promise<string[]> =>
+  work.then(
+    () => [],
+    (error: unknown) => [String(error)],
+  );
+
+export const percentile = (values: number[], part: number): number =>
+  values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(values.length * part) - 1)] ?? NaN;

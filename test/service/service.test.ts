@@ -1,306 +1,139 @@
-// The client of the service over real HTTP: what it sends, how it handles every kind of answer, and what it refuses
-// without a call.
-import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { gzipSync } from 'node:zlib';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ServiceError } from '../../src/service/errors.ts';
-import { createService, noService, type Service } from '../../src/service/service.ts';
+// The client over real HTTP: what it sends, how it reads every kind of answer, and what it refuses without a call.
+import { once } from 'node:events';
+import { expect, test } from 'vitest';
+import { TOO_LARGE } from '../../src/service/exchange.ts';
+import { API_KEY, errorOf, json, setUp, text } from './server.ts';
 
-const API_KEY = 'svc_live_0123456789abcdef';
+const MIB = 1024 * 1024;
 
-let server: Server;
-let base: string;
-let service: Service;
-let requests: { method: string | undefined; url: string | undefined; headers: IncomingHttpHeaders; body: unknown }[];
-let answer: (res: ServerResponse) => void;
-
-beforeEach(async () => {
-  requests = [];
-  answer = json(200, {});
-  server = createServer((req, res) => {
-    let body = '';
-    req.on('data', (chunk: Buffer) => (body += chunk.toString()));
-    req.on('end', () => {
-      requests.push({ method: req.method, url: req.url, headers: req.headers, body: JSON.parse(body) });
-      answer(res);
-    });
-  });
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-  service = createService({ baseUrl: base, apiKey: API_KEY, paid: false });
-});
-afterEach(async () => {
-  server.closeAllConnections();
-  await new Promise((done) => server.close(done));
+test('4.1: a call sends the envelope and the key, and asks for no compression', async () => {
+  const { service, got } = await setUp(json({ contact_count: '9007199254740993' }));
+  const answer = await service.call('ListCrmTags', { a: 1 }, { withinMs: 1_500 });
+  expect(answer).toEqual({ contact_count: '9007199254740993' });
+  const headers = { authorization: `Bearer ${API_KEY}`, 'accept-encoding': 'identity' };
+  const body = { request: { a: 1 }, deadlineMs: 1_500 };
+  expect(got).toMatchObject([{ url: '/v1/rpc/ListCrmTags', headers, body }]);
 });
 
-function json(status: number, body: unknown, headers: Record<string, string> = {}): (res: ServerResponse) => void {
-  return (res) =>
-    void res.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
-}
+test('4.1, 4.3: sends, paid operations and quotes have fields of the contract only', async () => {
+  const { service, got } = await setUp(json({ quote: { id: 'q' } }));
+  expect(await service.quote('SendMessage', { body: 'hi' })).toMatchObject({ quoteId: 'q' });
+  await service.send({ body: 'hi' }, { quoteId: 'q' });
+  await service.call('ResumeCampaign', { id: '1' }, { quoteId: 'q', withinMs: 9 });
+  expect(got.map(({ url, body }) => [url, body])).toEqual([
+    ['/v1/billing/quotes', { operation: 'SendMessage', request: { body: 'hi' } }],
+    ['/v1/messages/send', { request: { body: 'hi' }, billing: { quoteId: 'q' } }],
+    ['/v1/rpc/ResumeCampaign', { request: { id: '1' }, billing: { quoteId: 'q' }, deadlineMs: 9 }],
+  ]);
+});
 
-function text(
-  status: number,
-  body: string | Buffer,
-  headers: Record<string, string> = {},
-): (res: ServerResponse) => void {
-  return (res) => void res.writeHead(status, { 'content-type': 'text/html', ...headers }).end(body);
-}
+test('4.5: a list by cursor is read to its end, item by item', async () => {
+  const pages = [{ messages: [{ id: 'a' }, { id: 'b' }], next_cursor: 'n' }, { messages: [{ id: 'c' }] }];
+  const { service, got } = await setUp((response, number) => json(pages[number - 1] ?? {})(response, number));
+  const items = await Array.fromAsync(service.items('ListMessages', { conversation_id: 'x' }));
+  expect(items.map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+  expect(got.map(({ body }) => body['request'])).toEqual([
+    { conversation_id: 'x' },
+    { conversation_id: 'x', limit: 200, cursor: 'n' },
+  ]);
+});
 
-/** The error of a call. The test fails if the call succeeds. */
-async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
-  const error = await calling.then(
-    () => undefined,
-    (thrown: unknown) => thrown,
+test('4.5: a list by page is read to its end; one that is left early requests no further page', async () => {
+  const { service, got } = await setUp((response, number) =>
+    json({ messages: [{}], page: { page: number, total_pages: 3, has_next_page: number < 3 } })(response, number),
   );
-  expect(error).toBeInstanceOf(ServiceError);
-  return error as ServiceError;
-}
-
-describe('requests', () => {
-  test('a call is a POST to /rpc/<operation> with the envelope and the key, and asks for no compression', async () => {
-    await service.call('ListCrmTags', { with_archived: true });
-    expect(requests).toMatchObject([
-      {
-        method: 'POST',
-        url: '/v1/rpc/ListCrmTags',
-        headers: {
-          authorization: `Bearer ${API_KEY}`,
-          'content-type': 'application/json',
-          'accept-encoding': 'identity',
-        },
-        body: { request: { with_archived: true }, deadlineMs: 30_000 },
-      },
-    ]);
-    expect(Object.keys(requests[0]?.body as object).toSorted()).toEqual(['deadlineMs', 'request']);
-  });
-
-  test('deadlineMs is that of the caller, if the caller sets one', async () => {
-    await service.call('GetApiKeyIdentity', {}, { deadlineMs: 1_500 });
-    expect(requests[0]?.body).toEqual({ request: {}, deadlineMs: 1_500 });
-  });
-
-  test('a slash at the end of API_BASE_URL does no harm', async () => {
-    await createService({ baseUrl: `${base}//`, apiKey: API_KEY, paid: false }).call('GetApiKeyIdentity', {});
-    expect(requests[0]?.url).toBe('/v1/rpc/GetApiKeyIdentity');
-  });
-
-  test('a paid operation carries its quote, if paid operations are allowed', async () => {
-    await createService({ baseUrl: base, apiKey: API_KEY, paid: true }).call(
-      'ResumeCampaign',
-      { id: '1' },
-      { quoteId: 'q-1' },
-    );
-    expect(requests[0]?.body).toEqual({ request: { id: '1' }, deadlineMs: 30_000, billing: { quoteId: 'q-1' } });
-  });
+  expect(await Array.fromAsync(service.items('ListQuickReplies', {}))).toHaveLength(3);
+  expect(got.map(({ body }) => body['request'])).toEqual([
+    {},
+    { pagination: { page: 2 } },
+    { pagination: { page: 3 } },
+  ]);
+  for await (const _ of service.items('ListQuickReplies', {})) break;
+  expect(got).toHaveLength(4);
 });
 
-describe('E26: a request has fields of the contract only', () => {
-  const PAGES = {
-    cursor:
-      'ListCalls ListCampaignAudience ListCampaignDeliveries ListCampaignHistory ListCampaigns ListContacts ListConversations ListCrmContacts ListCrmListMembers ListCrmOpportunities ListCrmTasks ListDialogTrees ListFlowRuns ListMedia ListMessages ListMessageTemplates ListRecoveryRuns ListViewOnceMedia',
-    page: 'ListConnectedDevices ListQuickReplies ListSessions ListWarmupDevices',
-    none: 'ListCrmTags ListSomethingNew GetFlowRun GetSession',
-  };
-  const FIRST = {
-    cursor: { conversation_id: 'c', limit: 200 },
-    page: { conversation_id: 'c', pagination: { page: 1, page_size: 200 } },
-    none: { conversation_id: 'c' },
-  };
-
-  test.each(['cursor', 'page', 'none'] as const)('of a list by %s', async (kind) => {
-    answer = json(200, { things: [{ id: '1' }] });
-    for (const operation of PAGES[kind].split(' ')) {
-      for await (const _ of service.pages(operation, { conversation_id: 'c' })) break;
-      expect(requests.pop()?.body, operation).toEqual({ request: FIRST[kind], deadlineMs: 30_000 });
-    }
-  });
-
-  test('of a list of unknown kind, which is followed if its answer names another page', async () => {
-    answer = (res) => json(200, { tags: [{ id: '1' }], next_cursor: requests.length < 2 ? 'n' : '' })(res);
-    expect(await Array.fromAsync(service.items('ListCrmTags', {}))).toHaveLength(2);
-    expect(requests.map(({ body }) => body)).toEqual([
-      { request: {}, deadlineMs: 30_000 },
-      { request: { cursor: 'n' }, deadlineMs: 30_000 },
-    ]);
-  });
-
-  test('of a send, a quote and a reconnection', async () => {
-    answer = json(200, { quoteId: 'q' });
-    const paying = createService({ baseUrl: base, apiKey: API_KEY, paid: true });
-    await paying.send({ body: 'hi' }, { quoteId: 'q', deadlineMs: 5_000 });
-    await paying.quote('SendMessage', { body: 'hi' });
-    await errorOf(Array.fromAsync(paying.resume('s')));
-    expect(requests.map(({ url, body }) => [url, body])).toEqual([
-      ['/v1/messages/send', { request: { body: 'hi' }, billing: { quoteId: 'q' } }],
-      ['/v1/billing/quotes', { operation: 'SendMessage', request: { body: 'hi' } }],
-      ['/v1/sessions/resume', { request: { session_id: 's' } }],
-    ]);
-  });
+test.each([
+  ['no page', { tags: [{}] }, 1],
+  ['a list that has both kinds of pages', { tags: [{}], next_cursor: '', page: { page: 1, has_next_page: true } }, 1],
+  ['an empty list whose field is missing', {}, 0],
+])('4.5: %s is called once', async (_, body, items) => {
+  const { service, got } = await setUp(json(body));
+  expect(await Array.fromAsync(service.items('ListCrmTags', {}))).toHaveLength(items);
+  expect(got).toHaveLength(1);
 });
 
-describe('refusals before a request is sent', () => {
-  test('a paid operation, unless PAID_OPERATIONS=allow', async () => {
-    const error = await errorOf(service.call('ResumeCampaign', { id: '1' }, { quoteId: 'q-1' }));
-    expect(error).toMatchObject({ code: 'PAID_OPERATIONS_REFUSED', status: 0, reason: null, requestId: null });
-    expect(error.message).toContain('PAID_OPERATIONS=allow');
-    expect(requests).toEqual([]);
-  });
-
-  test('every call without an API key; the message names the variables to set', async () => {
-    const error = await errorOf(noService.call('ListCrmTags', {}));
-    expect(error).toMatchObject({ code: 'NO_API_KEY', status: 0 });
-    expect(error.message).toMatch(/API_BASE_URL.*API_KEY/);
-  });
+test.each([
+  ['ListMessages', { messages: [{}], next_cursor: 'same' }],
+  ['ListQuickReplies', { messages: [{}], page: { page: 1, has_next_page: true } }],
+  ['ListMessages', { messages: [], next_cursor: 12 }],
+  ['ListContacts', { a: [], b: [] }],
+])('a list is an error if its pages repeat, or are not clear: %s %j', async (operation, body) => {
+  const { service, got } = await setUp(json(body));
+  expect(await errorOf(Array.fromAsync(service.items(operation, {})))).toMatchObject({ code: 'unreadable' });
+  expect(got.length).toBeLessThanOrEqual(2);
 });
 
-describe('answers', () => {
-  test('the response object is passed on unchanged', async () => {
-    answer = json(200, { tags: [{ id: 'a', contact_count: '9007199254740993' }] });
-    expect(await service.call('ListCrmTags', {})).toEqual({ tags: [{ id: 'a', contact_count: '9007199254740993' }] });
-  });
-
-  test.each([
-    [401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED'],
-    [403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN'],
-    [400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID'],
-    [409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED'],
-    [428, 'PAYMENT_REQUIRED', 'BILLING_QUOTE_REQUIRED'],
-    [429, 'RATE_LIMITED', 'RATE_LIMITED'],
-    [503, 'UNAVAILABLE', 'OUTCOME_UNCERTAIN'],
-    [504, 'UNAVAILABLE', 'RPC_DEADLINE_EXCEEDED'],
-    [404, 'NOT_FOUND', undefined],
-    [500, 'INTERNAL', undefined],
-  ])('%i %s is a ServiceError with code, reason, status and requestId', async (status, code, reason) => {
-    answer = json(
-      status,
-      { error: { code, message: 'texto', requestId: 'r-1', reason } },
-      { 'x-request-id': 'of-the-header' },
-    );
-    const error = await errorOf(service.call('ListCrmTags', {}));
-    expect(error).toMatchObject({ name: 'ServiceError', code, reason: reason ?? null, status, requestId: 'r-1' });
-    expect(error.message, 'the message of the service may change').not.toContain('texto');
-    expect(requests, 'nothing is repeated by itself').toHaveLength(1);
-  });
-
-  test('without a requestId in the envelope, that of the header is used', async () => {
-    answer = json(500, { error: { code: 'INTERNAL', message: '' } }, { 'x-request-id': 'of-the-header' });
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'INTERNAL', requestId: 'of-the-header' });
-  });
-
-  test.each([
-    [400, 'VALIDATION_FAILED'],
-    [401, 'UNAUTHENTICATED'],
-    [402, 'PAYMENT_REQUIRED'],
-    [403, 'FORBIDDEN'],
-    [404, 'NOT_FOUND'],
-    [409, 'CONFLICT'],
-    [413, 'VALIDATION_FAILED'],
-    [418, 'unreadable'],
-    [428, 'PAYMENT_REQUIRED'],
-    [429, 'RATE_LIMITED'],
-    [500, 'INTERNAL'],
-    [502, 'UNAVAILABLE'],
-    [503, 'UNAVAILABLE'],
-    [504, 'UNAVAILABLE'],
-    [522, 'UNAVAILABLE'],
-  ])('E25: %i from a proxy, without an error envelope, is %s', async (status, code) => {
-    answer = text(status, '<html>no</html>');
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code, status, reason: null });
-  });
-
-  test.each([
-    ['HTML', '<html>please log in</html>'],
-    ['nothing', ''],
-    ['half of the JSON', '{"tags":['],
-    ['an array', '[]'],
-    ['null', 'null'],
-    ['text', '"ok"'],
-    ['a number', '1'],
-  ])('status 200 with %s is unreadable', async (_, body) => {
-    answer = text(200, body, { 'x-request-id': 'r-2' });
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', status: 200, requestId: 'r-2' });
-  });
-
-  test.each([301, 302, 303, 307, 308])('a redirect (%i) is not followed', async (status) => {
-    answer = text(status, '', { location: `${base}/rpc/Elsewhere` });
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreachable', status: 0 });
-    expect(requests.map(({ url }) => url)).toEqual(['/v1/rpc/X']);
-  });
+test('without PAID_OPERATIONS=allow, paid calls are refused before a request is sent', async () => {
+  const { service, got } = await setUp(json({ id: 'q' }), { paid: false });
+  for (const refused of [
+    service.send({ body: 'hi' }, { quoteId: 'q' }),
+    service.call('ResumeCampaign', {}),
+    service.call('SomethingUnknown', {}, { quoteId: 'q' }),
+  ])
+    expect(await errorOf(refused)).toMatchObject({ code: 'PAID_OPERATIONS_REFUSED', uncertain: false });
+  expect(got).toEqual([]);
+  expect(await service.quote('SendMessage', {}), 'asking for the price is free').toHaveProperty('quoteId');
 });
 
-describe('F36: an answer that does not come, or does not end', () => {
-  test('a connection that is cut before the answer', async () => {
-    answer = (res) => void res.destroy();
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreachable', status: 0 });
-  });
-
-  test('a connection that is cut within the answer', async () => {
-    answer = (res) => {
-      res.writeHead(200, { 'content-length': '100' }).write('{"a":');
-      setImmediate(() => res.destroy());
-    };
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreachable' });
-  });
-
-  test('a port where nobody listens', async () => {
-    const closed = createServer();
-    await new Promise<void>((done) => closed.listen(0, '127.0.0.1', done));
-    const { port } = closed.address() as AddressInfo;
-    await new Promise((done) => closed.close(done));
-    const error = await errorOf(
-      createService({ baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: API_KEY, paid: false }).call('X', {}),
-    );
-    expect(error.code).toBe('unreachable');
-    expect(error.message).toContain('API_BASE_URL');
-    expect(error.cause).toBeInstanceOf(Error);
-  });
-
-  test('TLS to a port without TLS', async () => {
-    const secure = createService({ baseUrl: base.replace('http:', 'https:'), apiKey: API_KEY, paid: false });
-    expect(await errorOf(secure.call('X', {}))).toMatchObject({ code: 'unreachable' });
-  });
-
-  test('a caller that aborts the call', async () => {
-    const stop = new AbortController();
-    answer = () => stop.abort();
-    expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'aborted' });
-  });
-
-  test('a caller that aborts while the answer arrives', async () => {
-    const stop = new AbortController();
-    answer = (res) => {
-      res.writeHead(200).write('{"a":"');
-      setImmediate(() => stop.abort());
-    };
-    expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'aborted' });
-  });
-
-  test('an answer above 64 MiB is not read to its end', async () => {
-    let sent = 0;
-    answer = (res) => {
-      const chunk = Buffer.alloc(1024 * 1024, ' ');
-      res.writeHead(200);
-      const more = (): void => {
-        if (res.destroyed || sent >= 200) return void res.end();
-        sent++;
-        res.write(chunk, more);
-      };
-      more();
-    };
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', status: 200 });
-    expect(sent).toBeLessThan(120);
-  });
-
-  test('the unpacked bytes of a gzip bomb count', async () => {
-    answer = text(200, gzipSync(Buffer.alloc(80 * 1024 * 1024, ' ')), { 'content-encoding': 'gzip' });
-    expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable' });
-  });
+test('without an API key, the error names the variables to set', async () => {
+  const { service, got } = await setUp(json({}), { apiKey: '' });
+  const error = await errorOf(Array.fromAsync(service.items('ListMessages', {})));
+  expect(got).toEqual([]);
+  expect(`${error.code} ${error.message}`).toMatch(/^NO_API_KEY .* set API_BASE_URL and API_KEY$/);
 });
 
-test('no error shows the API key', async () => {
-  answer = json(401, { error: { code: 'UNAUTHENTICATED', message: API_KEY } });
-  const error = await errorOf(service.call('X', {}));
-  expect(`${error.message} ${error.stack} ${JSON.stringify(error)}`).not.toContain(API_KEY);
+test.each(['<html>', '', '{"tags":[', '[]'])('status 200 with %j is unreadable', async (body) => {
+  const { service } = await setUp(text(body, 200, { 'x-request-id': 'r-2' }));
+  expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', status: 200, requestId: 'r-2' });
+});
+
+test('a redirect is not followed', async () => {
+  const { service, got } = await setUp(text('', 308, { location: '/v1/rpc/Elsewhere' }));
+  expect((await errorOf(service.call('X', {}))).message).toContain('redirects');
+  expect(got).toHaveLength(1);
+});
+
+test('8: an answer above 64 MiB is not read to its end, and neither are media', async () => {
+  const sent: number[] = [];
+  const { service } = await setUp(async (response, number) => {
+    const closed = once(response, 'close');
+    for (sent[number] = 0; sent[number] < 200 && !response.destroyed; sent[number]++)
+      await Promise.race([closed, new Promise((done) => response.write(Buffer.alloc(MIB, ' '), done))]);
+    return response.end();
+  });
+  expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', reason: TOO_LARGE, status: 200 });
+  const { body } = await service.media('a');
+  expect(await errorOf(Array.fromAsync(body, () => 0))).toMatchObject({ code: 'unreadable', status: 200 });
+  expect(Math.max(...sent.slice(1))).toBeLessThan(150);
+});
+
+test('4.3: media come as a stream with type and size; leaving them closes the connection', async () => {
+  const closed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const { service } = await setUp((response, number) => {
+    if (number === 1) return text('a picture', 200, { 'content-type': 'image/png', 'content-length': 9 })(response, 1);
+    response.once('close', () => closed[number - 2]?.resolve());
+    return response.write('a beginning');
+  });
+  const { body, mime, bytes } = await service.media('a/b');
+  expect([mime, bytes]).toEqual(['image/png', 9]);
+  expect(Buffer.concat(await Array.fromAsync(body)).toString()).toBe('a picture');
+  for await (const chunk of (await service.media('a')).body) if (chunk.length > 0) break;
+  await (await service.media('a')).body.cancel();
+  await Promise.all(closed.map(({ promise }) => promise));
+});
+
+test('the end of the attempt aborts calls, also those that have a signal of their own', async () => {
+  const { service, ends } = await setUp((response) => response.writeHead(200).write('{', () => ends.abort()));
+  const { signal } = new AbortController();
+  expect(await errorOf(service.call('X', {}, { signal }))).toMatchObject({ code: 'aborted', uncertain: true });
 });

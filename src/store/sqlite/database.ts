@@ -1,115 +1,140 @@
-// SQLite as the roles of the store see it. Every statement runs at once: a transaction ends before the next timer or I/O
-// of this process.
+// One connection to the store's file: how it is opened, and its transactions. All that this process writes goes through
+// `write`, one after another, so that no foreign statement falls into a transaction.
 import Database from 'better-sqlite3';
-import type { Database as AnyDatabase, Dialect, OwnTables } from '../sql/session.ts';
-import { changesOf, READS } from '../sql/work/tx.ts';
-import type { SqlRow, SqlValue } from '../work.ts';
-import { createBulkInsert } from './bulk.ts';
-import { NAMES, type Connection } from './connection.ts';
-import { faultOf } from './fault.ts';
-import { IN_A_PART } from './ingest/ids.ts';
+import { closeSync, fdatasync, openSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { describe } from '../../base/errors.ts';
+import { StoreError, type StoreCode } from '../store.ts';
 
-export const SQLITE: Dialect = {
-  kind: 'sqlite',
-  max: 'max',
-  min: 'min',
-  oneOf: (parameter) => `in (select value from json_each(${parameter}))`,
-  listOf: (parameter) => `(select value from json_each(${parameter})) as chosen`,
-  indexedBy: (index) => `indexed by ${index}`,
-  contains: (column, parameter) => `instr(${column}, ${parameter})`,
-  eventsWithId: (parameter) => `select event from latest_ids where id = ${parameter}
-    union all select event from ids where segment in (select segment from id_segments) and ${IN_A_PART} and id = ${parameter}`,
-  mayReturn: '0 = 1',
-  eventText: 'cast(e.body as text) as text, e.live',
-};
+/** How long SQLite itself waits for another process, while the event loop stands: when it opens a store, and later. */
+const OPENING_MS = 5_000;
+export const BLOCKING_MS = 5;
+const PAUSE_MS = { first: 1, most: 50 };
 
-export function createDatabase(db: Connection, path: string): AnyDatabase {
-  const [begin, commit, rollback] = [db.prepare('begin immediate'), db.prepare('commit'), db.prepare('rollback')];
-  const savepoint = [db.prepare('savepoint part'), db.prepare('release part'), db.prepare('rollback to part')] as const;
+const sync = promisify(fdatasync);
 
-  function prepared<Row>(statement: Database.Statement<unknown[], Row>) {
-    return {
-      all: async (...values: unknown[]) => statement.all(...values.map(bound)),
-      get: async (...values: unknown[]) => statement.get(...values.map(bound)),
-      run: async (...values: unknown[]) => statement.run(...values.map(bound)).changes,
-    };
+export interface DatabaseOptions {
+  /** Milliseconds until a write that finds the store locked throws `busy`. Default: never. */
+  busyMs?: number;
+  readonly?: boolean;
+}
+
+export class Db {
+  readonly raw: Database.Database;
+  readonly #options: DatabaseOptions;
+  #log: number | undefined;
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(file: string, options: DatabaseOptions) {
+    const { readonly = false } = options;
+    this.#options = options;
+    this.raw = guarded(() => new Database(file, { timeout: OPENING_MS, readonly, fileMustExist: readonly }));
+    if (!readonly) guarded(() => this.raw.pragma('journal_mode = wal'));
+    // SQLite itself syncs the log before a checkpoint only.
+    this.raw.pragma('synchronous = normal');
+    // Checkpoints are the work of `keep`.
+    this.raw.pragma('wal_autocheckpoint = 0');
+    this.raw.pragma('cache_size = -8000');
   }
 
-  async function write<Result>(work: () => Promise<Result>): Promise<Result> {
-    if (db.inTransaction) return writePart(work);
-    begin.run();
+  /** A statement that is prepared once. Cursors: `cast(cursor as text)`, and `cast(? as integer)`. */
+  sql<Row = unknown>(text: string): Database.Statement<unknown[], Row> {
+    return this.raw.prepare<unknown[], Row>(text);
+  }
+
+  /** The first column of each row. */
+  value<Value>(text: string): Database.Statement<unknown[], Value> {
+    return this.raw.prepare<unknown[], Value>(text).pluck();
+  }
+
+  /**
+   * One transaction. Then the log is synced, while others have the lock and the event loop goes on. Without that, a lost
+   * power may take it, but never one that a later synced one follows.
+   */
+  async write<Result>(work: () => Result | Promise<Result>, { synced = true } = {}): Promise<Result> {
+    const result = await this.#alone(() => this.#transaction(work));
+    if (synced) await this.#sync();
+    return result;
+  }
+
+  /** One snapshot. */
+  read<Result>(work: () => Result): Promise<Result> {
+    return this.#alone(async () => guarded(() => this.raw.transaction(work)()));
+  }
+
+  /** One statement, outside of every transaction. */
+  query<Result>(work: () => Result): Promise<Result> {
+    return this.#alone(async () => guarded(work));
+  }
+
+  close(): void {
+    this.raw.close();
+    if (this.#log !== undefined) closeSync(this.#log);
+  }
+
+  /** Waits for what this process does with the connection, and then does `work` alone. */
+  #alone<Result>(work: () => Promise<Result>): Promise<Result> {
+    const result = this.#queue.then(work);
+    this.#queue = result.catch(() => {});
+    return result;
+  }
+
+  async #sync(): Promise<void> {
     try {
-      const result = await work();
-      commit.run();
-      return result;
-    } finally {
-      if (db.inTransaction) rollback.run();
+      this.#log ??= openSync(`${this.raw.name}-wal`, 'r');
+      await sync(this.#log);
+    } catch (error) {
+      throw new StoreError('io', `the log could not be synced: ${describe(error).message}`, error);
     }
   }
 
-  async function writePart<Result>(work: () => Promise<Result>): Promise<Result> {
-    const [start, release, undo] = savepoint;
-    start.run();
+  async #transaction<Result>(work: () => Result | Promise<Result>): Promise<Result> {
+    await this.#begin();
     try {
       const result = await work();
-      release.run();
+      this.raw.exec('commit');
       return result;
     } catch (error) {
-      // Some errors of SQLite undo more than the savepoint.
-      if (db.inTransaction) {
-        undo.run();
-        release.run();
-      }
-      throw error;
+      if (this.raw.inTransaction) this.raw.exec('rollback');
+      throw faultOf(error);
     }
   }
 
-  return {
-    path,
-    instance: () => 0,
-    leads: async () => true,
-    living: async () => [],
-    dialect: SQLITE,
-    statement: <Row>(sql: string) => prepared(db.prepare<unknown[], Row>(sql)),
-    value: <Result>(sql: string) => prepared(db.prepare<unknown[], Result>(sql).pluck()),
-    insertAll: (insert) => createBulkInsert(db, insert),
-    write,
-    inTransaction: () => db.inTransaction,
-    own: ownTablesOf(db),
-    faultOf: (error) => faultOf(error, path),
-    codeOf(error) {
-      if (error instanceof Database.SqliteError) return error.code;
-      return error instanceof Error && /^\w{1,40}$/.test(error.name) ? error.name : 'unknown';
-    },
-  };
+  async #begin(): Promise<void> {
+    const { busyMs = Infinity } = this.#options;
+    const since = performance.now();
+    for (let pause = PAUSE_MS.first; ; pause = Math.min(pause * 1.5, PAUSE_MS.most)) {
+      try {
+        this.raw.exec('begin immediate');
+        return;
+      } catch (error) {
+        const fault = faultOf(error);
+        if (!(fault instanceof StoreError) || fault.code !== 'busy' || performance.now() - since > busyMs) throw fault;
+      }
+      await sleep(pause);
+    }
+  }
 }
 
-const OWN = changesOf(`(\\w+\\s*\\.\\s*)?(${NAMES.join('|')})`);
-
-function ownTablesOf(db: Connection): OwnTables {
-  const prepare = (sql: string) => db.prepare<SqlValue[], SqlRow>(sql).safeIntegers();
-  return {
-    kind: 'sqlite',
-    run: async (sql, values) => prepare(sql).run(...values).changes,
-    all: async (sql, values) => prepare(sql).all(...values),
-    async select(sql, values) {
-      const statement = prepare(sql);
-      if (!statement.reader || !statement.readonly) throw new Error(READS);
-      return statement.all(...values);
-    },
-    isKits: (sql) => OWN.test(sql),
-    names: NAMES,
-    // Microtasks alone may pass: a timer or I/O of this process would run while its connection is in the transaction.
-    tick: () => Promise.resolve(),
-    idle: { most: 1_000, after: 50 },
-  };
+function guarded<Result>(work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw faultOf(error);
+  }
 }
 
-/** Lists are JSON. */
-function bound(value: unknown): unknown {
-  if (Array.isArray(value)) return JSON.stringify(value);
-  if (value === null || typeof value !== 'object' || value instanceof Uint8Array) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, one]) => [name, Array.isArray(one) ? JSON.stringify(one) : one]),
-  );
+const CODES: [RegExp, StoreCode][] = [
+  [/^SQLITE_(BUSY|LOCKED|PROTOCOL)/, 'busy'],
+  [/^SQLITE_FULL/, 'full'],
+  [/^SQLITE_(CORRUPT|NOTADB)/, 'damaged'],
+  [/^SQLITE_(IOERR|READONLY|CANTOPEN|NOMEM|PERM|AUTH)/, 'io'],
+];
+
+/** The store's own faults become StoreError; everything else stays what it is. */
+export function faultOf(error: unknown): unknown {
+  if (!(error instanceof Database.SqliteError)) return error;
+  const code = CODES.find(([shape]) => shape.test(error.code))?.[1];
+  return code ? new StoreError(code, `${error.code}: ${describe(error).message}`, error) : error;
 }

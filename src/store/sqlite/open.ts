@@ -1,219 +1,141 @@
-// The SQLite store: all parts on one connection, every method asynchronous. After a failed write or sync, the next call
-// opens a new connection. Deliveries and completions are synced after their commit. If the file or its WAL is moved,
-// deleted or replaced, the store accepts nothing more and never opens another file.
-import { iso, systemClock } from '../../base/clock.ts';
-import { retryWhileBusy } from '../retry-while-busy.ts';
-import type { OpenOptions } from '../site.ts';
-import { StoreError, Unsynced, type Roles, type Store } from '../store.ts';
-import { saveOpen } from './backup.ts';
-import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
-import { faultOf, guarded } from './fault.ts';
-import { createSeal, inodeOf, inodesOf } from './file-identity.ts';
-import { createLog } from './wal-sync.ts';
-import { createRoles } from './roles.ts';
+// The store on SQLite. The main process takes the file: it alone may, creates its tables, and notices if the file is
+// replaced. Other processes open it.
+import Database from 'better-sqlite3';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { systemClock, type Clock } from '../../base/clock.ts';
+import { describe } from '../../base/errors.ts';
+import { StoreError, type Store } from '../store.ts';
+import { createBoots } from './boots.ts';
+import { Claiming } from './claim.ts';
+import { createCounters } from './counters.ts';
+import { BLOCKING_MS, Db, type DatabaseOptions } from './database.ts';
+import { createRegister } from './handlers.ts';
+import { Ingest } from './ingest.ts';
+import { createLanes, createTasks } from './lanes.ts';
+import { createOwned } from './owned.ts';
+import { Settle } from './settle.ts';
+import { createState } from './state.ts';
+import { Turns } from './turn.ts';
+import type { WorkStore } from '../work.ts';
 
-/**
- * These methods fail if the file or its WAL was replaced. `complete` may still succeed, because it writes into the open
- * file, which has the claim.
- */
-const PLACED = new Set(['accept', 'note']);
-/** Maximum milliseconds that a completion waits for its sync. */
-const SYNC_MS = 8_000;
+/** `pragma user_version` of a store that this kit has made. */
+const SCHEMA = 1;
 
-export function openSqlite(path: string, options: OpenOptions = {}): Store {
-  const { owner = false, synchronous = 'FULL', busyMs = 30 } = options;
-  const { onReplaced = () => {}, onDropped = () => {}, onMigrated = () => {}, idsInSegment } = options;
-  const failing = new Set<string>();
-  const log = createLog(path);
-  const seal = createSeal(path);
-  let db = open(owner);
-  let parts = assemble(db);
-  const ours = path === ':memory:' ? undefined : inodeOf(path);
-  let broken = false;
-  let lost: StoreError | undefined;
+/** Deliveries wait for the lock themselves, and see how long. */
+const BUSY_MS = 100;
 
-  function open(create: boolean): Connection {
-    const opened = connect(path, { create, busyMs: create ? 5_000 : busyMs });
-    const migrated = create && guarded(() => migrate(opened, path), path);
-    if (migrated) onMigrated(migrated);
-    requireVersion(opened, path);
-    setSynchronous(opened, synchronous);
-    opened.pragma(`busy_timeout = ${busyMs}`);
-    return opened;
-  }
+export type SqliteOptions = DatabaseOptions & { clock?: Clock };
 
-  function assemble(connection: Connection) {
-    const opened = inodesOf(path);
-    const roles = createRoles(connection, path, {
-      failing,
-      onDropped,
-      idsInSegment,
-      settleLog: (always) => log.settle(connection, always),
-      onSettled(identity) {
-        if (owner && path !== ':memory:') seal.set(identity);
-      },
-    });
-    return { roles, inPlace: () => inodesOf(path) === opened };
-  }
-
-  function use(role: keyof Roles, name: string, args: unknown[]): unknown {
-    try {
-      if (PLACED.has(name) || broken) requirePlace();
-      if (broken) {
-        guarded(() => db.close(), path);
-        db = open(false);
-        log.close();
-        parts = assemble(db);
-        broken = false;
-      }
-      const methods = parts.roles[role] as unknown as Record<string, (...values: unknown[]) => unknown>;
-      const result = guarded(() => methods[name]?.(...args), path);
-      return result instanceof Promise ? result.catch(failed) : result;
-    } catch (error) {
-      return failed(error);
-    }
-  }
-
-  function failed(given: unknown): never {
-    const error = faultOf(given, path) ?? given;
-    if (!(error instanceof StoreError)) throw error;
-    if (error.code === 'unwritable') broken = true;
-    if (error.code === 'replaced') lose(error);
-    throw error;
-  }
-
-  /** The other methods wait while a handler's transaction is open, because they use the same connection. */
-  const connection: { work?: Promise<unknown> | undefined } = {};
-
-  async function inTurn(role: keyof Roles, name: string, args: unknown[]): Promise<unknown> {
-    while (connection.work) await connection.work;
-    const result = use(role, name, args);
-    if (!(result instanceof Promise)) return result;
-    const end = (): void => void (connection.work = undefined);
-    connection.work = result.then(end, end);
-    return result;
-  }
-
-  function requirePlace(): void {
-    if (lost) throw lost;
-    if (!guarded(() => parts.inPlace(), path)) throw replacedError(path, ours);
-    if (!guarded(() => seal.holds(), path)) throw overwrittenError(path);
-  }
-
-  /** The store stays unusable, because a file that comes back to the path may be any file. */
-  function lose(found: StoreError): void {
-    if (lost) return;
-    lost = found;
-    if (owner) onReplaced({ error: found, copy: saveLost() });
-  }
-
-  async function saveLost(): Promise<string | undefined> {
-    try {
-      // If the file was overwritten, no complete content is left to copy.
-      if (!seal.holds()) return undefined;
-      return await saveOpen(db, path, iso(systemClock.now()) ?? '');
-    } catch {
-      return undefined;
-    }
-  }
-
-  function asynchronous<Role extends keyof Roles>(role: Role): Roles[Role] {
-    const names = Object.keys(parts.roles[role]);
-    return Object.fromEntries(names.map((name) => [name, (...args: unknown[]) => inTurn(role, name, args)])) as never;
-  }
-  const [ingest, state, work] = [asynchronous('ingest'), asynchronous('state'), asynchronous('work')];
-
-  // The WAL is opened early. Otherwise the first completion could be delayed until it has lost its claim.
-  if (synchronous === 'NORMAL') void log.open().catch(() => {});
-
-  async function synced(): Promise<void> {
-    // With FULL, SQLite has already synced within the commit.
-    if (synchronous === 'FULL') return;
-    try {
-      await log.sync();
-    } catch (error) {
-      broken = true;
-      throw error;
-    }
-  }
-
-  /** Opens the WAL. If it is gone, the store may be gone too: `note` then throws StoreError `replaced`. */
-  async function openLog(): Promise<void> {
-    if (synchronous === 'FULL') return;
-    await log.open().catch(async (error: unknown) => {
-      await state.note({});
-      throw error;
-    });
-  }
-
-  /** Resolves when what a handler has committed is on disk. */
-  async function onDisk(commit: () => Promise<boolean>): Promise<boolean> {
-    await openLog();
-    const held = await commit();
-    // Completions that wait for the connection share the sync.
-    while (connection.work) await connection.work;
-    await synced().catch((error: unknown) => {
-      if (!(error instanceof StoreError)) throw error;
-      return retryWhileBusy(sync, SYNC_MS);
-    });
-    return held;
-  }
-
-  async function sync(): Promise<void> {
-    await ingest.sync();
-    await synced();
-  }
-
+/** Opens a store, and creates it if there is none. */
+export function openSqlite(file: string, options: SqliteOptions = {}): Store & { db: Db } {
+  const { clock = systemClock } = options;
+  const db = new Db(file, options);
+  create(db);
+  db.raw.pragma(`busy_timeout = ${BLOCKING_MS}`);
+  const state = createState(db);
+  let work: WorkStore | undefined;
   return {
-    state,
-    processes: asynchronous('processes'),
-    replay: asynchronous('replay'),
-    alarms: asynchronous('alarms'),
-    keep: asynchronous('keep'),
-    read: asynchronous('read'),
-    admin: asynchronous('admin'),
-    ingest: {
-      sync,
-      async accept(batch) {
-        await openLog();
-        const accepted = await ingest.accept(batch);
-        try {
-          await synced();
-        } catch (error) {
-          throw error instanceof StoreError ? new Unsynced(error, accepted) : error;
-        }
-        return accepted;
+    db,
+    ingest: new Ingest(db, state, clock),
+    get work() {
+      return (work ??= createWork(db, file, clock));
+    },
+    close: () => db.close(),
+  };
+}
+
+function createWork(db: Db, file: string, clock: Clock): WorkStore {
+  const state = createState(db);
+  const lanes = createLanes(db, state);
+  const counters = createCounters(db);
+  const boots = createBoots(db, lanes);
+  const settle = new Settle(db, lanes);
+  const tasks = createTasks(db, lanes);
+  const claiming = new Claiming(db);
+  const turns = new Turns(db, { clock, state, boots, counters, lanes, settle, tasks, claiming });
+  return {
+    begin: (role, restart) =>
+      db.write(() => {
+        const counts = counters();
+        const taken = boots.take(role, restart, clock.now(), counts);
+        counts.write();
+        return taken;
+      }),
+    end: (boot) => db.write(() => boots.giveBack(boot)),
+    look: (handlers) => turns.look(handlers),
+    turn: (turn) => turns.turn(turn),
+    events: (seqs) => turns.events(seqs),
+    ...createRegister(db),
+    ...createOwned(db, { file, clock, boots, counters, settle }),
+  };
+}
+
+function create(db: Db): void {
+  const version = Number(db.raw.pragma('user_version', { simple: true }));
+  if (version > SCHEMA)
+    throw new StoreError('newer', `a newer kit has changed the store to schema ${version}: start that kit`);
+  if (version === SCHEMA || db.raw.readonly) return;
+  const schema = readFileSync(new URL('schema.sql', import.meta.url), 'utf8');
+  db.raw.exec(`begin immediate; ${schema}; pragma user_version = ${SCHEMA}; commit`);
+}
+
+export interface Taken {
+  store: Pick<Store, 'ingest'>;
+  /** The number of the newest event. */
+  newest: () => number;
+  /** Whether the file is still the one that was opened. */
+  check: () => 'ok' | 'replaced';
+  /** The disk is full: lets go of the reserve beside the store. */
+  makeRoom: () => void;
+  /** After a fault of the disk, whose connection may hold pages that were never written. */
+  reopen: () => void;
+  release: () => void;
+}
+
+/** Throws StoreError, written for people. */
+export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }): Taken {
+  if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
+    throw new StoreError('damaged', `${file} is missing, but not its log ${file}-wal: put the file back`);
+  const lock = lockBeside(file);
+  let current = openSqlite(file, options);
+  const { ino, dev } = statSync(file);
+  return {
+    store: {
+      get ingest() {
+        return current.ingest;
       },
     },
-    work: {
-      ...work,
-      complete: (...given) => onDisk(() => work.complete(...given)),
-      noteTask: (...given) => onDisk(() => work.noteTask(...given)),
+    newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
+    check() {
+      const now = statSync(file, { throwIfNoEntry: false });
+      return now?.ino === ino && now.dev === dev ? 'ok' : 'replaced';
     },
-    // The processes of an SQLite store are on one machine.
-    now: () => systemClock.now(),
-    // There is one instance, whose processes wake each other.
-    ring() {},
-    onRing() {},
-    close() {
-      log.close();
-      db.close();
-      seal.close();
+    makeRoom: () => rmSync(`${file}-ballast`, { force: true }),
+    reopen() {
+      const before = current;
+      current = openSqlite(file, options);
+      // Not earlier: a new file in the place of ours could get the same inode, and `check` would take it for ours.
+      before.close();
+    },
+    release() {
+      current.close();
+      lock.close();
     },
   };
 }
 
-function replacedError(path: string, ours: string | undefined): StoreError {
-  const words =
-    inodeOf(path) === ours
-      ? `the log of ${path} was deleted or replaced while it was open: stop the kit with SIGTERM, which writes back what it holds, and start it again`
-      : `${path} was replaced or deleted while it was open: stop the kit, then put a backup in its place with npx kit restore <file>`;
-  return new StoreError('replaced', words);
-}
-
-function overwrittenError(path: string): StoreError {
-  return new StoreError(
-    'replaced',
-    `another file was copied over ${path} while it was open: stop the kit, then put a backup in its place with npx kit restore <file>`,
-  );
+/** An open transaction on a file of its own: the system ends it with the process, however that ends. */
+export function lockBeside(file: string): Database.Database {
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    const lock = new Database(`${file}-lock`, { timeout: 0 });
+    lock.exec('begin exclusive');
+    return lock;
+  } catch (error) {
+    if ((error as { code?: string }).code === 'SQLITE_BUSY')
+      throw new StoreError('owned', `${file} is in use by another kit: stop that one first`, error);
+    const { message } = describe(error);
+    throw new StoreError('io', `${file} cannot be opened (${message}): see DATABASE_URL, or its owner`, error);
+  }
 }

@@ -1,197 +1,156 @@
-// The demo. The simulator sends real signed deliveries over HTTP to a real receiver, and loses, duplicates, shuffles
-// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and checks every count. If
-// DATABASE_URL names a PostgreSQL server, there are two instances, and the demo also kills the one that leads.
-import '../../base/node/checked.js';
-import { setTimeout as sleep } from 'node:timers/promises';
+// The demo: the simulated service sends real signed deliveries over HTTP to a real receiver, and loses, doubles,
+// shuffles and forges some of them. The demo kills `run`, lets replay fetch what was lost, and checks every sum.
 import { systemClock as clock } from '../../base/clock.ts';
+import { styleText } from 'node:util';
 import { describe, EXIT } from '../../base/errors.ts';
-import type { Status } from '../../store/read.ts';
-import { ownSchema, type OwnSchema } from '../own-schema.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
-import { createSimulatedService } from '../simulator/service.ts';
-import type { Delivered, Webhook } from '../simulator/webhook.ts';
-import { countHandled } from './counts.ts';
-import { createInstances, SECRET } from './instances.ts';
-import { startReceiver, type Receiver } from './receiver.ts';
-import { line, print, show, type Sum } from './sums.ts';
+import { startService } from '../simulator/service.ts';
+import type { Answer } from '../simulator/webhook.ts';
+import { createReceiver } from './receiver.ts';
 
-/** The receiver gets up to a minute to stop, so that it can still log an error. */
-const STOP_MS = 60_000;
+/** The highest cursor that has ended before in the same lane. */
+const HIGHEST = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
 
-const once = process.argv.includes('--once') || !process.stdout.isTTY;
-const schema = schemaOf(process.env['DATABASE_URL'] ?? '');
-const instances = createInstances(schema?.url);
-const service = createSimulatedService({ seed: 7, speed: 1_000, addresses: { loopback: true } });
-const { history } = service;
+const kit = await createReceiver();
+const service = await startService({ url: kit.url, speed: 1_000 });
+const { history, webhook } = service;
+kit.start({ WEBHOOK_SECRET: service.secret, API_BASE_URL: service.url, API_KEY: service.key });
 
 let exitCode: number = EXIT.failed;
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => void end(exitCode));
-
-let ending = false;
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(EXIT.failed));
 try {
-  await schema?.drop();
+  print('A receiver with one handler, on a store of its own. The service is simulated; the rest is real.\n');
+  await kit.ready();
+  exitCode = show(await tell()) ? EXIT.done : EXIT.failed;
 } catch (error) {
-  print(`The PostgreSQL server of DATABASE_URL cannot be used: ${describe(error).message}`);
-  process.exit(EXIT.failed);
-}
-await demonstrate().catch(async (error: unknown) => {
-  if (ending) return;
   print(`\nThe demo failed: ${describe(error).message}`);
-  await end(EXIT.failed);
-});
-
-async function demonstrate(): Promise<void> {
-  print(
-    schema
-      ? 'Two receivers on one PostgreSQL store, behind a balancer. The service is simulated; the rest is real.\n'
-      : 'A receiver with one handler, on a store of its own. The service is simulated; the rest is real.\n',
-  );
-  const { key, secret: apiKey } = service.keys.create({ name: 'demo', scopes: ['events:read'], validDays: null });
-  const env = { API_BASE_URL: await service.listen(), API_KEY: apiKey };
-  const kit = await startReceiver(instances, schema?.url, env);
-  const { webhook } = await service.webhooks.register(key, { url: kit.url, secret: SECRET });
-  const good = show(await tell(kit, webhook), instances.output);
-  if (once) await end(good ? EXIT.done : EXIT.failed);
-  const up = instances.all.find(({ killed }) => !killed);
-  print(`\nIt stays up: ${up?.kit.opsUrl}/api/status    Ctrl-C ends it.`);
-  exitCode = good ? EXIT.done : EXIT.failed;
 }
+await kit.stop();
+await service.stop();
+process.exit(exitCode);
 
-/** Runs the demo step by step. Then it reads the counts from the store and from the handler's table. */
-async function tell(kit: Receiver, webhook: Webhook): Promise<Sum[]> {
-  const inTurn = async (events: SimulatedEvent[]): Promise<Delivered[]> => {
-    const delivered: Delivered[] = [];
-    for (const event of events) delivered.push(await webhook.deliver(event));
-    return delivered;
-  };
-  const atOnce = (events: SimulatedEvent[], forged = false): Promise<Delivered[]> =>
-    Promise.all(events.map((event) => webhook.deliver(event, { forged })));
-
+/** The story, step by step, and then the sums. */
+async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
-  await kit.until('the first reconciliation', async () => (await statusOf(kit)).reconcile.lastAt !== null);
+  // Replay shows what follows the first event.
+  await kit.until('its first look at the history', async () => (await kit.status()).reconcile.lastAt !== null);
+  const askedAt = clock.now();
+  await kit.reconcile();
+  await kit.until('the first reconciliation', async () => {
+    const { lastAt } = (await kit.status()).reconcile;
+    return Date.parse(String(lastAt)) >= askedAt;
+  });
   const ordered = await act('in order', make(199), inTurn);
-  const doubled = await act('each twice at once', make(100), (events) =>
-    atOnce(events.flatMap((event) => [event, event])),
+  const hundred = make(100);
+  const doubled = await act('each twice at once', [...hundred, ...hundred], atOnce);
+  const shuffled = await act('shuffled', shuffle(make(200)), atOnce);
+  const forged = await act('forged by a stranger', history.all().slice(0, 50), (events) =>
+    Promise.all(events.map(async (event) => [await webhook.forge(event)])),
   );
-  const shuffled = await act('shuffled', make(200), (events) => atOnce(shuffle(events)));
-  const forged = await act('forged by a stranger', history.all().slice(0, 50), (events) => atOnce(events, true));
-  const lost = make(60);
-  line('lost on the way', `${lost.length} events that are never delivered`);
-  const replayed = service.api.calls();
-  const crashed = await act('while run is killed', make(200), async (events) => {
+  const lost = make(60).length;
+  line('lost on the way', `${lost} events that are never delivered`);
+  const killed = await act('while run is killed', make(200), (events) => {
     const sending = atOnce(events);
-    await kit.killRun();
+    process.kill(kit.count('select pid from demo_handled order by n desc'), 'SIGKILL');
     return sending;
   });
-  const { failover, again } = kit.balancer ? await killLeader(kit, kit.balancer, atOnce) : { failover: [], again: 0 };
-  await fetchLost(kit, lost, replayed);
-  const sent = [first, ordered, doubled, shuffled, forged, crashed, failover].flat().length + again;
-  const sums = await sumsOf(kit, { sent, lost: lost.length, doubled: 100 + again, forged: forged.length });
-  if (!kit.balancer) return sums;
-  const leading = (await kit.store.processes.instances()).filter(({ leads }) => leads).length;
-  return [...sums, { name: 'leading', meaning: 'instances that lead: their handlers run', want: 1, got: leading }];
+  await fetchLost(lost);
+  const sent = first + ordered + doubled + shuffled + forged + killed;
+  return sumsOf({ sent, lost, doubled: hundred.length, forged });
 }
 
-/** `again`: how many deliveries were stored although the answer was lost, so that the balancer repeated them. */
-async function killLeader(
-  { store, ...kit }: Receiver,
-  { answered, brokenOff }: NonNullable<Receiver['balancer']>,
-  send: (events: SimulatedEvent[]) => Promise<Delivered[]>,
-): Promise<{ failover: Delivered[]; again: number }> {
-  let took = 0;
-  const failover = await act('leader killed with -9', make(200), async (events) => {
-    const sending = send(events);
-    const began = clock.monotonic();
-    await kit.killLeader();
-    took = clock.monotonic() - began;
-    return sending;
-  });
-  const found = await Promise.all([...brokenOff].map((id) => store.read.event(id, clock.now())));
-  const again = found.filter((one) => (one?.event.copies ?? 0) > 0).length;
-  line('sent again', `${brokenOff.size} deliveries that the leader did not answer; ${again} of them it had stored`);
-  line('taken over', `the other instance leads after ${(took / 1000).toFixed(1)} s`);
-  line('the balancer', `${answered.join(' and ')} deliveries answered by the two instances`);
-  return { failover, again };
-}
-
-async function fetchLost(kit: Receiver, lost: SimulatedEvent[], callsBefore: number): Promise<void> {
-  await kit.store.state.note({}, { reconcile_asked: clock.now() });
+async function fetchLost(lost: number): Promise<void> {
+  const before = service.api.requests();
+  await kit.reconcile();
+  await kit.until('replay to bring what was lost', async () => (await kit.status()).reconcile.recovered >= lost);
+  const calls = service.api.requests() - before;
+  const { recovered } = (await kit.status()).reconcile;
+  line('replay', `${recovered} events fetched in ${calls === 1 ? 'one call' : `${calls} calls`}`);
   const events = history.all().length;
-  const recovered = async (): Promise<number> => (await statusOf(kit)).reconcile.recovered;
-  await kit.until('replay to bring what was lost', async () => (await recovered()) >= lost.length);
-  await kit.until('every event to be handled', async () => (await statusOf(kit)).tasks.done >= events);
-  const calls = service.api.calls() - callsBefore;
-  line('replay', `${await recovered()} events fetched in ${calls === 1 ? 'one call' : `${calls} calls`}`);
+  await kit.until('every event to be handled', async () => (await kit.status()).tasks.done >= events);
 }
 
-async function sumsOf(
-  kit: Receiver,
-  want: { sent: number; lost: number; doubled: number; forged: number },
-): Promise<Sum[]> {
+interface Sum {
+  name: string;
+  meaning: string;
+  want: number;
+  got: number;
+}
+
+async function sumsOf(want: Record<'sent' | 'lost' | 'doubled' | 'forged', number>): Promise<Sum[]> {
   const events = history.all().length;
-  const seen = await countHandled(kit.store);
-  line('the handler', `${seen.completions} completions, ${seen.late} marked late`);
-  const last = await statusOf(kit);
-  const { recovered } = last.reconcile;
-  const refused = await refusedOf(kit);
-  const accepted = last.events - recovered;
-  const { sent, lost, doubled, forged } = want;
-  const meaning = kit.balancer ? 'deliveries that were answered, or stored without an answer' : 'deliveries made';
+  const status = await kit.status();
+  const { recovered } = status.reconcile;
+  const accepted = status.events - recovered;
+  const refused = kit.count(`select sum(value) from state where name like 'refused.%'`);
+  const once = kit.count('select count(*) from (select 1 from demo_handled group by key having count(*) = 1)');
+  const before = `select late, cursor, coalesce(${HIGHEST}, -1) as before from demo_handled`;
+  const inOrder = kit.count(`select count(*) from (${before}) where late = 1 or cursor > before`);
+  const completions = kit.count('select count(*) from demo_handled');
+  line('the handler', `${completions} completions, ${kit.count('select sum(late) from demo_handled')} marked late`);
+  const all = accepted + status.duplicates + refused;
   return [
-    { name: 'sent', meaning, want: accepted + last.duplicates + refused, got: sent },
-    { name: 'accepted', meaning: 'events stored by a delivery', want: events - lost, got: accepted },
-    { name: 'duplicates', meaning: 'deliveries of events that were there', want: doubled, got: last.duplicates },
-    { name: 'refused', meaning: 'deliveries of strangers', want: forged, got: refused },
-    { name: 'recovered', meaning: 'events stored by replay', want: lost, got: recovered },
-    { name: 'handled once', meaning: 'events with exactly one completion', want: events, got: seen.once },
-    { name: 'in order', meaning: 'in cursor order in their lane, or marked late', want: events, got: seen.inOrder },
+    { name: 'sent', meaning: 'deliveries made', want: all, got: want.sent },
+    { name: 'accepted', meaning: 'events stored by a delivery', want: events - want.lost, got: accepted },
+    { name: 'duplicates', meaning: 'deliveries of events that were there', want: want.doubled, got: status.duplicates },
+    { name: 'refused', meaning: 'deliveries of strangers', want: want.forged, got: refused },
+    { name: 'recovered', meaning: 'events stored by replay', want: want.lost, got: recovered },
+    { name: 'handled once', meaning: 'events with exactly one completion', want: events, got: once },
+    { name: 'in order', meaning: 'in cursor order in their lane, or marked late', want: events, got: inOrder },
   ];
 }
 
+/** Sends these events, says how they were answered, and resolves with the number of deliveries. */
 async function act(
   name: string,
-  events: SimulatedEvent[],
-  send: (events: SimulatedEvent[]) => Promise<Delivered[]>,
-): Promise<Delivered[]> {
-  const delivered = await send(events);
-  // The receiver stops, so what comes now means nothing.
-  if (ending) await new Promise(() => {});
-  const answers = Map.groupBy(delivered, ({ statuses }) => statuses.join(' then '));
+  events: readonly SimulatedEvent[],
+  send: (events: readonly SimulatedEvent[]) => Promise<Answer[][]>,
+): Promise<number> {
+  const deliveries = await send(events);
+  const answers = Map.groupBy(deliveries, (delivery) => delivery.join(' then '));
   line(name, [...answers].map(([statuses, those]) => `${those.length} × ${statuses}`).join(', '));
-  return delivered;
+  return deliveries.flat().length;
+}
+
+async function inTurn(events: readonly SimulatedEvent[]): Promise<Answer[][]> {
+  const deliveries: Answer[][] = [];
+  for (const event of events) deliveries.push(await webhook.deliver(event));
+  return deliveries;
+}
+
+function atOnce(events: readonly SimulatedEvent[]): Promise<Answer[][]> {
+  return Promise.all(events.map((event) => webhook.deliver(event)));
 }
 
 function make(count: number): SimulatedEvent[] {
-  return Array.from({ length: count }, () => history.next());
+  return Array.from({ length: count }, () => history.add());
 }
 
-/** Sorts by the reversed digits of the cursor, so that the order looks random, but is the same in every demo. */
+/** By the reversed digits of the cursor, which looks random, but is the same in every demo. */
 function shuffle(events: SimulatedEvent[]): SimulatedEvent[] {
   const mixed = ({ cursor }: SimulatedEvent): string => (cursor ?? '').split('').toReversed().join('');
   return events.toSorted((a, b) => (mixed(a) < mixed(b) ? -1 : 1));
 }
 
-function statusOf({ store }: Receiver): Promise<Status> {
-  return store.read.status(clock.now());
+/** Prints the sums. True: all are right. */
+function show(sums: Sum[]): boolean {
+  print('');
+  for (const { name, meaning, want, got } of sums) {
+    const [colour, words] =
+      want === got ? (['green', 'right'] as const) : (['red', `wrong: ${want} expected`] as const);
+    const verdict = process.stdout.isTTY ? styleText(colour, words) : words;
+    print(`  ${name.padEnd(14)}${String(got).padStart(6)}  ${verdict.padEnd(8)}  ${meaning}`);
+  }
+  const wrong = sums.filter(({ want, got }) => want !== got).length;
+  const logged = `Wrong: ${wrong} of ${sums.length} sums. What the receiver wrote:\n${kit.output()}`;
+  print(`\n${wrong === 0 ? 'The sums are right.' : logged}`);
+  return wrong === 0;
 }
 
-async function refusedOf({ store }: Receiver): Promise<number> {
-  const counters = Object.entries(await store.read.counters());
-  return counters.reduce((sum, [name, count]) => sum + (name.startsWith('refused.') ? count : 0), 0);
+function line(name: string, text: string): void {
+  print(`  ${name.padEnd(24)}${text}`);
 }
 
-/** Undefined: the demo runs on SQLite. */
-function schemaOf(server: string): OwnSchema | undefined {
-  return server.startsWith('postgres')
-    ? ownSchema(server, `kit_demo_${process.pid}_${clock.now().toString(36)}`)
-    : undefined;
-}
-
-async function end(code: number): Promise<void> {
-  ending = true;
-  await Promise.race([instances.stop(), sleep(STOP_MS, undefined, { ref: false })]);
-  await schema
-    ?.drop()
-    .catch((error: unknown) => print(`The demo's schema was not dropped: ${describe(error).message}`));
-  process.exit(code);
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
 }

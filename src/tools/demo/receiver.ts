@@ -1,59 +1,64 @@
-// The demo's receiver: one instance of the kit on SQLite, or two on PostgreSQL behind a balancer. The demo kills its
-// processes.
-import { open } from '../../store/open.ts';
-import type { Store } from '../../store/store.ts';
-import { createBalancer, type Balancer } from './balancer.ts';
-import type { Instance, Instances } from './instances.ts';
+// The demo's receiver: the kit's own processes, on a store in a temporary folder. Nothing of the real kit is touched.
+import Database from 'better-sqlite3';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createSandbox } from '../sandbox.ts';
 
-export interface Receiver {
-  /** Where the service delivers. */
-  url: string;
-  store: Store;
-  /** Undefined: there is one instance. */
-  balancer: Balancer | undefined;
-  until: Instances['until'];
-  /** Kills the process that runs handlers. */
-  killRun(): Promise<void>;
-  /** Kills all processes of the instance that leads. Resolves when another one leads. */
-  killLeader(): Promise<void>;
+/** The part of GET /api/status that the demo reads. */
+interface Status {
+  events: number;
+  duplicates: number;
+  tasks: { done: number };
+  reconcile: { lastAt: string | number | null; recovered: number };
 }
 
-/** `storeUrl`: a PostgreSQL store. Undefined: the one instance has an SQLite file of its own. */
-export async function startReceiver(
-  instances: Instances,
-  storeUrl: string | undefined,
-  env: { API_BASE_URL: string; API_KEY: string },
-): Promise<Receiver> {
-  const { kit } = await instances.start(env);
-  if (storeUrl) await instances.start(env);
-  const balancer = storeUrl ? await createBalancer(instances.all.map((one) => one.kit.url)) : undefined;
-  const store = open(kit.storeUrl, { busyMs: 5_000 });
+const LIMIT_MS = 30_000;
 
-  async function leader(): Promise<Instance | undefined> {
-    const lead = (await store.processes.instances()).find(({ leads }) => leads);
-    return instances.all.find(({ main }) => lead?.name.endsWith(`:${main.pid}`));
+export async function createReceiver() {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-demo-'));
+  const store = join(folder, 'events.db');
+  let output = '';
+  const { url, opsUrl, ...kit } = await createSandbox({
+    cwd: folder,
+    store,
+    onLine: (line) => (output += `${line}\n`),
+  });
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+
+  async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
+    for (let waited = 0; !(await isSo().catch(() => false)); waited += 20) {
+      if (!kit.isRunning()) throw new Error(`the receiver has ended:\n${output}`);
+      if (waited > LIMIT_MS) throw new Error(`waited ${LIMIT_MS / 1_000} s in vain for ${what}:\n${output}`);
+      await sleep(20);
+    }
   }
 
   return {
-    url: balancer?.url ?? kit.url,
-    store,
-    balancer,
-    until: instances.until,
-    async killRun() {
-      const ofLeader = storeUrl ? 'join lead on lead.instance = processes.instance' : '';
-      const [run] = await store.work.read(`select pid from processes ${ofLeader} where role = 'run'`, []);
-      if (!run) throw new Error('the process that runs handlers has not started');
-      process.kill(Number(run['pid']), 'SIGKILL');
+    url,
+    start(env: Record<string, string>): void {
+      const handlers = join(import.meta.dirname, 'handlers');
+      kit.start({ PATH: process.env['PATH'], LOG_LEVEL: 'warn', HANDLERS_DIR: handlers, ...env });
     },
-    async killLeader() {
-      const killed = await leader();
-      if (!killed) throw new Error('no instance leads');
-      killed.killed = true;
-      killed.kit.kill();
-      await instances.until('the other instance to lead', async () => {
-        const now = await leader();
-        return now !== undefined && now !== killed;
-      });
+    until,
+    /** What it has logged. */
+    output: () => output,
+    ready: () => until('it to be ready', async () => (await fetch(new URL('/readyz', url))).ok),
+    status: async (): Promise<Status> => (await kit.read('status')) as Status,
+    /** Tried until it is taken, because the ops port opens a moment after the other. */
+    reconcile: () =>
+      until('a reconciliation to be asked for', async () => {
+        const asked = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };
+        return (await fetch(`${opsUrl}/api/reconcile`, asked)).ok;
+      }),
+    /** The first value of the first row, from the store's file. */
+    count(sql: string): number {
+      const db = new Database(store, { readonly: true });
+      const value = db.prepare(sql).pluck().get();
+      db.close();
+      return Number(value ?? 0);
     },
+    stop: () => kit.stop(LIMIT_MS),
   };
 }

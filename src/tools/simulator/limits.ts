@@ -1,23 +1,22 @@
-// The limits of calls per 60 seconds (contract 8). A window begins with its first call.
+// How often a minute the account may ask (contract 8). All calls of a kind count together.
 import type { Clock } from '../../base/clock.ts';
+import { Refusal } from './refusal.ts';
 
+const LIMITS = { rpc: 120, quotes: 60, media: 60, events: 10, ping: 1 };
 const MINUTE_MS = 60_000;
-/** Calls per minute of the whole account, by kind of route (contract 8). */
-export const ACCOUNT_LIMITS = { rpc: 120, quotes: 60, media: 60, events: 10, sessions: 10 };
 
-export interface Limits {
-  /** Counts one call. False: the limit is exceeded. */
-  take(what: string, most: number): boolean;
-}
+export type Kind = keyof typeof LIMITS;
+export type Limits = ReturnType<typeof createLimits>;
 
-export function createLimits(clock: Clock): Limits {
-  const windows = new Map<string, { from: number; calls: number }>();
-  return {
-    take(what, most) {
-      const open = windows.get(what);
-      const window = open && clock.now() - open.from < MINUTE_MS ? open : { from: clock.now(), calls: 0 };
-      windows.set(what, window);
-      return ++window.calls <= most;
-    },
+export function createLimits(clock: Clock) {
+  const windows = new Map<Kind, { since: number; calls: number }>();
+
+  /** Counts a call. Throws Refusal 429. */
+  return (kind: Kind, reason?: string): void => {
+    const now = clock.now();
+    const known = windows.get(kind);
+    const window = known && now - known.since < MINUTE_MS ? known : { since: now, calls: 0 };
+    windows.set(kind, window);
+    if (++window.calls > LIMITS[kind]) throw new Refusal(429, reason);
   };
 }

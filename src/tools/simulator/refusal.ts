@@ -1,36 +1,36 @@
-// A call that the service refuses, with the status, reason and error envelope of the contract (7).
+// A call that the service refuses: status, code, reason and envelope (contract 7).
 
-/** Per HTTP status the error code, then the reasons (contract 7.2, 7.4). The status of the last two of 409 is not shown. */
-export const ERRORS: Record<string, string> = {
-  400: 'VALIDATION_FAILED REQUEST_INVALID JSON_INVALID RPC_REQUEST_INVALID RPC_DEADLINE_INVALID EVENT_CURSOR_INVALID EVENT_SESSION_INVALID NOTICE_INVALID INVALID_NOTICE API_KEY_INPUT_INVALID API_KEY_CREATION_INVALID API_KEY_DEVICES_INVALID API_KEY_RESTRICTED_SCOPE_INVALID API_KEY_EMPTY_DEVICES API_KEY_CREATION_SCOPE_REQUIRED API_KEY_CREATION_QUOTA_REQUIRED API_KEY_INVALID API_KEY_EXPIRY_INVALID API_KEY_IPS_INVALID API_KEY_RATE_INVALID API_KEY_UPDATE_INVALID API_KEY_ROTATION_INVALID WEBHOOK_INVALID WEBHOOK_URL_INVALID WEBHOOK_URL_INSECURE WEBHOOK_URL_PORT WEBHOOK_URL_PRIVATE WEBHOOK_URL_UNRESOLVED WEBHOOK_EVENTS_INVALID AI_CONFIG_INVALID AI_CONFIG_REJECTED',
-  401: 'UNAUTHENTICATED AUTH_REQUIRED API_AUTH_REQUIRED API_AUTH_REVOKED',
-  402: 'PAYMENT_REQUIRED',
-  403: 'FORBIDDEN AUTH_SESSION_REQUIRED EMAIL_VERIFICATION_REQUIRED MFA_REQUIRED REAUTHENTICATION_REQUIRED VERIFICATION_AND_MFA_REQUIRED ORIGIN_FORBIDDEN MFA_ENROLLMENT_REQUIRED RPC_METHOD_FORBIDDEN API_KEY_IP_FORBIDDEN WEBHOOK_EVENTS_FORBIDDEN WEBHOOK_KEY_CANNOT_READ_EVENTS',
-  404: 'NOT_FOUND RPC_METHOD_NOT_FOUND WEBHOOK_NOT_FOUND DEVICE_UNAVAILABLE SESSION_NOT_FOUND MEDIA_NOT_FOUND',
-  409: 'CONFLICT BILLING_QUOTE_EXPIRED WEBHOOK_LIMIT_REACHED WEBHOOK_DUPLICATE WEBHOOK_DISABLED SESSION_DISCONNECTED AI_PROVIDER_NOT_CONFIGURED FAILED_PRECONDITION ASSIGNMENT_CONFLICT',
-  413: 'VALIDATION_FAILED PAYLOAD_TOO_LARGE',
-  428: 'PAYMENT_REQUIRED BILLING_QUOTE_REQUIRED',
-  429: 'RATE_LIMITED RATE_LIMITED API_KEY_RATE_LIMITED WEBHOOK_TEST_RATE_LIMITED',
-  500: 'INTERNAL',
-  503: 'UNAVAILABLE ACCESS_CONTROL_UNAVAILABLE OUTCOME_UNCERTAIN EVENT_STREAM_UNAVAILABLE PAIRING_UNAVAILABLE NOTIFICATIONS_UNAVAILABLE WEBHOOKS_UNAVAILABLE AI_CONFIG_UNAVAILABLE',
-  504: 'UNAVAILABLE RPC_DEADLINE_EXCEEDED',
+/** By status: the code, and the reason that most calls meet. */
+export const ERRORS: Record<number, [code: string, reason?: string]> = {
+  400: ['VALIDATION_FAILED', 'REQUEST_INVALID'],
+  401: ['UNAUTHENTICATED', 'API_AUTH_REQUIRED'],
+  402: ['PAYMENT_REQUIRED'],
+  403: ['FORBIDDEN', 'RPC_METHOD_FORBIDDEN'],
+  404: ['NOT_FOUND'],
+  409: ['CONFLICT', 'BILLING_QUOTE_EXPIRED'],
+  413: ['VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE'],
+  428: ['PAYMENT_REQUIRED', 'BILLING_QUOTE_REQUIRED'],
+  429: ['RATE_LIMITED', 'RATE_LIMITED'],
+  500: ['INTERNAL'],
+  503: ['UNAVAILABLE'],
+  504: ['UNAVAILABLE', 'RPC_DEADLINE_EXCEEDED'],
 };
+export const STATUSES = Object.keys(ERRORS);
 
 export class Refusal extends Error {
   readonly status: number;
-  readonly code: string;
-  readonly reason: string | undefined;
-  /** `detail` is shown at the console only. It is not sent. */
-  constructor(status: number, reason?: string, detail?: string) {
-    super(detail ?? reason ?? `status ${status}`);
+  constructor(status: number, reason = ERRORS[status]?.[1]) {
+    super(reason);
     this.name = 'Refusal';
     this.status = status;
-    this.code = ERRORS[status]?.split(' ')[0] ?? 'INTERNAL';
-    this.reason = reason;
+  }
+
+  envelope(requestId: string): string {
+    const [code] = ERRORS[this.status] ?? ['INTERNAL'];
+    const error = { code, message: 'A chamada foi recusada.', requestId };
+    return JSON.stringify({ error: { ...error, ...(this.message && { reason: this.message }) } });
   }
 }
 
-/** The error envelope (contract 7.1). */
-export function envelopeOf({ code, reason }: Refusal, requestId: string): object {
-  return { error: { code, message: 'A chamada foi recusada.', requestId, ...(reason && { reason }) } };
-}
+/** The answer to a call does not arrive. */
+export class Lost extends Error {}

@@ -1,127 +1,88 @@
-// The simulator, written from the contract alone. An event is stored in the history, delivered to every enabled
-// webhook, sent on every stream and shown by ReplayEvents.
-import { systemClock, type Clock } from '../../base/clock.ts';
+// The service's double: what happens is kept, delivered to the webhook, told to the streams, and shown by replay. It is
+// written from the contract (service-api.md), not from the receiver, so that the two cannot share a mistake.
+import { randomUUID } from 'node:crypto';
+import { systemClock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
-import { createAddressRules, type AddressOptions } from './address.ts';
-import { createServiceApi, type ServiceApi } from './api.ts';
-import { createBilling, type Billing } from './billing.ts';
-import { createChaos, type Chaos, type Shares } from './chaos.ts';
-import { createHistory, type History, type HistoryOptions, type Overrides, type SimulatedEvent } from './history.ts';
-import { createKeys, type Keys } from './keys.ts';
-import { createInbox } from './inbox.ts';
+import { startApi, type Keys } from './api.ts';
+import { createCalls } from './calls.ts';
+import { createChaos } from './chaos.ts';
+import { createFaults } from './faults.ts';
+import { createHistory, FIRST_CURSOR, type SimulatedEvent } from './history.ts';
 import { createLimits } from './limits.ts';
-import { createOperations } from './operations.ts';
-import { createPost, type PostOptions } from './post.ts';
-import { createRandom } from '../random.ts';
-import { DEFAULT_PREFIX } from '../../wire/headers.ts';
-import { createRoutes, pathOf } from './routes.ts';
-import { createStreams, type Streams } from './stream.ts';
-import type { AttemptRecord } from './webhook.ts';
-import { createWebhooks, type Webhooks } from './webhooks.ts';
+import { Refusal } from './refusal.ts';
+import { createStreams } from './stream.ts';
+import { createWebhook, newSecret, type WebhookOptions } from './webhook.ts';
 
-export interface ServiceOptions extends HistoryOptions {
-  /**
-   * Divides the simulator's waits: before a retry, before a delayed delivery, and between the pings of a stream. It
-   * must be finite if streams are used.
-   */
-  speed?: number;
-  prefix?: string;
-  addresses?: AddressOptions;
-  post?: PostOptions;
-  chaos?: { seed?: number; shares?: Partial<Shares>; on?: boolean };
-  onAttempt?: (attempt: AttemptRecord) => void;
-  onDisabled?: (reason: string) => void;
+/** `url` is the receiver's. Without it, events are only shown by replay and told to the streams. */
+export interface ServiceOptions extends Partial<WebhookOptions> {
+  /** Of the API. Default: a free one. */
+  port?: number;
+  key?: string;
+  firstCursor?: bigint;
+  /** There was a service before: cursors begin higher, and lower ones are known. */
+  earlier?: boolean;
+  /** Where chaos draws from. */
+  random?: () => number;
 }
 
-export interface SimulatedService {
-  history: History;
-  keys: Keys;
-  webhooks: Webhooks;
-  streams: Streams;
-  chaos: Chaos;
-  /** True: ReplayEvents filters for a restricted key after the limit. Chaos does so, too. */
-  replay: { filterAfterLimit: boolean };
-  billing: Pick<Billing, 'balance' | 'expire'>;
-  /** The operations whose answers the contract does not show. */
-  invented: string[];
-  /** The operations and routes, as a fault names them. */
-  callNames: string[];
-  api: Pick<ServiceApi, 'calls'>;
-  /** Makes events and starts their deliveries. */
-  happen(count?: number, type?: string, overrides?: Overrides): SimulatedEvent[];
-  /** Makes this many events per minute from now on. 0 stops. */
-  run(perMinute: number): void;
-  /** Resolves to the API's base URL. */
-  listen(port?: number): Promise<string>;
-  close(): Promise<void>;
-}
+export type SimulatedService = Awaited<ReturnType<typeof startService>>;
 
-// oxlint-disable-next-line max-lines-per-function -- the parts of the service, put together
-export function createSimulatedService(options: ServiceOptions): SimulatedService {
-  const { seed, speed = 1, prefix = DEFAULT_PREFIX, onAttempt, onDisabled } = options;
-  const clock: Clock = options.clock ?? systemClock;
-  const random = createRandom(~seed);
-  const limits = createLimits(clock);
-  const history = createHistory(options);
-  const chaos = createChaos({ seed, ...options.chaos });
-  const keys = createKeys({ numbers: history.numbers, clock, limits, random });
-  const streams = createStreams({ history, keys, clock, speed });
-  const addresses = createAddressRules(options.addresses);
-  const post = createPost(options.post);
-  const delivering = { addresses, post, limits, random, clock, speed, prefix, onAttempt, onDisabled };
-  const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
-  const inbox = createInbox(history);
-  const billing = createBilling({ random, clock });
-  const replay = { filterAfterLimit: false };
-  const filtersAfterLimit = (): boolean => replay.filterAfterLimit || chaos.isOn();
-  const operations = createOperations({ history, keys, inbox, filtersAfterLimit });
-  const those = (which: 'paid' | 'invented'): string[] =>
-    [...operations].filter(([, operation]) => operation[which]).map(([name]) => name);
-  const routes = createRoutes({ keys, billing, inbox, random, paid: those('paid'), onSent });
-  const api = createServiceApi({ keys, operations, routes, billing, streams, limits, chaos, speed });
+const newKey = (): string => `svc_test_${randomUUID()}`;
+
+export async function startService(options: ServiceOptions = {}) {
+  const { url = '', clock = systemClock, speed = 1, secret = newSecret(), key = newKey() } = options;
+  const { earlier = false, firstCursor = earlier ? BigInt(clock.now()) * 1_000_000n : FIRST_CURSOR } = options;
+  const history = createHistory(clock, firstCursor, earlier);
+  const streams = createStreams(history, speed);
+  const webhook = createWebhook({ ...options, url, secret, clock, speed });
+  const calls = createCalls(history, (data) =>
+    ['MessageSent', 'MessageStatusUpdated'].map((type) => emit(1, type, data)),
+  );
+  const [faults, limits, chaos] = [createFaults(), createLimits(clock), createChaos(options.random)];
+  const keys: Keys = { current: key, revoked: new Set() };
+  const api = await startApi(options.port ?? 0, { keys, calls, streams, limits, faults });
   let running: Loop | undefined;
 
-  function happen(count = 1, type?: string, overrides?: Overrides): SimulatedEvent[] {
+  /** Something happens: it is told to the streams, and its deliveries begin. */
+  function emit(count = 1, type?: string, data?: Record<string, unknown>): SimulatedEvent[] {
     return Array.from({ length: count }, () => {
-      const event = history.next(type, { ...overrides, ...(chaos.bare() && { bare: 'on' }) });
+      const event = history.add(type, data);
       streams.publish(event);
-      webhooks.publish(event);
+      const waits = url && webhook.state() === 'enabled' ? chaos.waits() : [];
+      for (const wait of waits) void webhook.deliver(event, wait);
       return event;
     });
   }
 
-  function onSent(message_id: string, sessionId: unknown): void {
-    happen(1, 'MessageSent', { data: { message_id }, ...(typeof sessionId === 'string' && { sessionId }) });
+  /** The test event (contract 6.3). Throws Refusal. */
+  function ping(): void {
+    if (webhook.state() !== 'enabled') throw new Refusal(409, 'WEBHOOK_DISABLED');
+    limits('ping', 'WEBHOOK_TEST_RATE_LIMITED');
+    emit(1, 'webhook.ping');
   }
 
-  function run(perMinute: number): void {
+  /** The key is revoked: streams and deliveries end at once (contract 3.1). Returns a new one. */
+  function revoke(): string {
+    keys.revoked.add(keys.current);
+    keys.current = newKey();
+    streams.fail(JSON.parse(new Refusal(401, 'API_AUTH_REVOKED').envelope(randomUUID())) as object);
+    webhook.disable();
+    return keys.current;
+  }
+
+  /** So many events a minute from now on. 0: none. */
+  function rate(perMinute: number): void {
     void running?.stop();
-    running = undefined;
-    if (perMinute <= 0) return;
-    running = startLoop(() => {
-      happen();
-      return 60_000 / perMinute;
-    });
+    running = perMinute > 0 ? startLoop(() => (emit(), 60_000 / perMinute)) : undefined;
   }
 
-  return {
-    history,
-    keys,
-    webhooks,
-    streams,
-    chaos,
-    replay,
-    billing,
-    invented: those('invented'),
-    callNames: ['events', ...routes.map(pathOf), ...operations.keys()],
-    api,
-    happen,
-    run,
-    listen: (port) => api.listen(port),
-    async close() {
-      run(0);
-      streams.end();
-      await Promise.all([webhooks.close(), api.close()]);
-    },
-  };
+  async function stop(): Promise<void> {
+    rate(0);
+    webhook.disable();
+    await api.stop();
+  }
+
+  // `url` and `key`: the receiver's API_BASE_URL and API_KEY.
+  const parts = { url: api.url, key, secret, api, faults, chaos, history, webhook, streams };
+  return { ...parts, emit, ping, revoke, rate, stop };
 }

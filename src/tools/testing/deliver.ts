@@ -1,176 +1,189 @@
-// Runs a handler as in production, but in one process, with a store in memory or on PostgreSQL (store.ts), the real
-// group commit and the real runner. When all tasks wait for a time, the clock jumps to the earliest of these times.
-import { describe } from '../../base/errors.ts';
-import { createGroupCommit } from '../../receive/group-commit.ts';
-import type { Handler } from '../../kit.ts';
-import { checkHandler } from '../../run/load-handlers.ts';
-import { runStep } from '../../run/steps.ts';
-import { advised } from '../advice.ts';
-import { createRandom } from '../random.ts';
-import type { ShownState, SqlRow } from '../../store/work.ts';
-import type { Gap } from '../../store/read.ts';
-import { compareCursors, type Cursor } from '../../wire/cursor.ts';
-import { createClock, type TestClock } from './clock.ts';
-import { readingOf, type Fixture } from './fixture.ts';
+// Runs a handler as in production, but in one process and on a clock that jumps: real ingest, turns and attempts.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import Database from 'better-sqlite3';
+import { existsSync, mkdtempDisposableSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import type { Handler, SqlRow } from '../../kit.ts';
+import { openForPeople } from '../../operations/store/open.ts';
+import type { TaskLine } from '../../operations/store/shapes.ts';
+import { ReplayStore } from '../../reconcile/store.ts';
+import { createEventCache } from '../../run/event.ts';
+import { Planner } from '../../run/fan-out.ts';
+import { checkHandler, type Loaded } from '../../run/load.ts';
+import { Pool, type PoolOptions } from '../../run/pool.ts';
+import { setUp } from '../../run/setup.ts';
+import { createService } from '../../service/service.ts';
+import { openSqlite } from '../../store/sqlite/open.ts';
+import { rowsOf } from '../../store/sqlite/owned.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
+import { createClock, signedRequest, type Fixture, type TestClock } from './fixture.ts';
 import { recorder, type Call, type Recorder } from './recorder.ts';
-import { createRunProcess } from './run-process.ts';
-import { openTestStore, type OpenedStore, type TestStore } from './store.ts';
 
 export interface DeliverOptions {
   /** How many times each event is delivered. Default: 1. */
   times?: number;
-  /**
-   * The order of the deliveries. Numbers are positions in `events`. Default: as given. `shuffled` is the same every
-   * time.
-   */
+  /** Of the deliveries. Numbers are positions in `events`. Default: as given. `shuffled` is the same every time. */
   order?: 'given' | 'reversed' | 'shuffled' | number[];
-  /**
-   * Milliseconds between two deliveries. Tasks that are due in between run. Default: 0, so that all events arrive
-   * within the order window.
-   */
+  /** Milliseconds between two deliveries. Default: 0, so that all events arrive within the order window. */
   apartMs?: number;
-  /**
-   * The process crashes when the handler has run this many times, before the outcome of the last run is stored. Then
-   * the process starts again.
-   */
+  /** The process dies when the handler has run this many times, before the last outcome is stored, and starts again. */
   crashAfter?: number;
-  /** Default: a recorder without answers. */
+  /** Default: a recorder without answers, and a clock that starts when the newest event happened. */
   service?: Recorder;
-  /** Default: a clock that starts when the newest event happened. */
   clock?: TestClock;
-  /** The handler's name, which is normally its file's name. Default: `handler`. */
+  /** The handler's name, which is normally its file's. Default: `handler`. */
   name?: string;
 }
 
-export interface TaskOutcome {
-  key: string;
-  state: ShownState;
-  attempts: number;
-  late: boolean;
-  /** The error of a failed attempt, or the reason why the task was skipped. */
-  error: string | null;
-}
+/** `error`: of the last failed attempt, or the reason why it was skipped. */
+export type TaskOutcome = Pick<TaskLine, 'key' | 'state' | 'attempts' | 'late' | 'error'>;
 
 export interface Outcome {
   /** In order of arrival. */
   tasks: TaskOutcome[];
-  /** The calls that the handler made to the service. */
   calls: Call[];
   /** The rows of one `select` from the handler's own tables. */
   query: (sql: string) => Promise<SqlRow[]>;
-  gaps: Gap[];
+  gaps: SqlRow[];
   log: Record<string, unknown>[];
 }
 
-const MOST_TASKS = 10_000;
+interface Parts extends Required<Pick<DeliverOptions, 'clock' | 'service' | 'crashAfter'>> {
+  store: ReturnType<typeof openSqlite>;
+  handler: Loaded & { id: number };
+  log: Outcome['log'];
+}
 
-/** Delivers the events, and resolves when no task waits. */
+const UNSYNCED = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+const ACCESS = { baseUrl: 'http://service.invalid/v1', apiKey: 'of the test', paid: true, callsPerMinute: 100 };
+
+/** Delivers the events, and resolves when no task waits. Only `timeoutMs` is real time. Throws what `setup` throws. */
 export async function deliver<Type extends string>(
-  handler: Handler<Type>,
+  definition: Handler<Type>,
   events: Fixture | Fixture[],
-  options: DeliverOptions = {},
+  { service = recorder(), apartMs = 0, crashAfter = Infinity, name = 'handler', ...options }: DeliverOptions = {},
 ): Promise<Outcome> {
-  const opened = openTestStore();
-  try {
-    return await deliverTo(opened, handler, [events].flat(), options);
-  } finally {
-    opened.store.close();
-  }
-}
-
-async function deliverTo<Type extends string>(
-  { store, query }: OpenedStore,
-  handler: Handler<Type>,
-  given: Fixture[],
-  options: DeliverOptions,
-): Promise<Outcome> {
-  const { service = recorder(), apartMs = 0, name = 'handler' } = options;
-  const clock = options.clock ?? createClock(Math.max(...given.map(({ createdAt }) => Date.parse(createdAt))));
+  const deliveries = arranged([events].flat(), options);
+  const { clock = createClock(Math.max(0, ...deliveries.map(({ createdAt }) => Date.parse(createdAt)))) } = options;
   const log: Outcome['log'] = [];
-  // The handler's rate limit is off, because the clock jumps and there is no service to protect.
-  const loaded = { ...checkHandler(handler, name, true), rate: null };
-  for (const [index, step] of [loaded.setup ?? []].flat().entries())
-    await store.work
-      .setup((tx) => runStep(step, tx))
-      .catch((cause: unknown) => {
-        throw new Error(`setup of handler ${name} failed in step ${index + 1}: ${describe(cause).message}`, { cause });
-      });
-  const run = createRunProcess({ store, clock, service, handler: loaded, crashAfter: options.crashAfter, log });
-  const groupCommit = createGroupCommit({
-    store: { ...store.ingest, note: (...counts) => store.state.note(...counts) },
-    clock,
-    onCommit: run.wake,
+  const loaded = { ...checkHandler(definition, name, true), file: name };
+  using folder = mkdtempDisposableSync(join(UNSYNCED, 'kit-deliver-'));
+  const store = openSqlite(join(folder.path, 'events.db'), { clock });
+  const fault = await setUp(loaded, store.work, new AsyncLocalStorage());
+  if (fault !== null) throw new Error(fault);
+  const handler = { ...loaded, id: (await store.work.register([{ ...loaded, fault }], 0)).get(loaded.name) ?? 0 };
+  const { play, late } = createRun({ store, clock, service, handler, crashAfter, log });
+  const replay = new ReplayStore(store.db, clock);
+  for (const event of deliveries) {
+    const [verdict] = await store.ingest.accept({ readings: await readingsOf(event, replay) });
+    if (!['new', 'duplicate'].includes(verdict ?? 'new')) console.error('deliver:', verdict, 'event', event);
+    const next = clock.at + apartMs;
+    if (apartMs > 0) await play(next);
+    clock.at = Math.max(clock.at, next);
+  }
+  // Strict tasks wait for replay.
+  await store.ingest.accept({ readings: [], proves: { from: null, to: '9223372036854775807' as Cursor } });
+  await play();
+  await replay.gapEvents();
+  const lines = await openForPeople(store.db).read.tasks({ limit: 10_000 });
+  const tasks = lines.toReversed().map(({ key, state, attempts: spent, crashes, late: aside, error, event }) => {
+    const attempts = spent + Number(crashes > 0);
+    return { key, state, attempts, late: aside || late.has(event), error };
   });
-  await run.start();
-  for (const event of arrange(given, options)) {
-    await (event.type === 'kit.gap' ? raiseGap(store, event, clock) : groupCommit.accept(readingOf(event)));
-    if (apartMs === 0) continue;
-    clock.at += apartMs;
-    await run.work();
-  }
-  await raiseWatermark(store, given, clock);
-  await run.finish();
-  const found = await store.read.tasks({ limit: MOST_TASKS }, clock.now());
-  const tasks = found.tasks
-    .toSorted((a, b) => a.id - b.id)
-    .map(({ key, state, attempts, late, error }) => ({ key, state, attempts, late, error }));
-  tellMistakes(log);
-  await tellIfTestFails(tasks, [handler.on].flat(), given);
-  return {
-    tasks,
-    calls: service.calls,
-    log,
-    query,
-    gaps: await store.read.gaps(),
-  };
+  for (const line of log) if (/^failed after ctx/.test(String(line['msg']))) console.error('deliver:', line);
+  // It throws outside of a test of vitest.
+  const tell = (): void => console.error('deliver: the tasks of a handler on', definition.on, 'were', tasks);
+  await import('vitest').then(({ onTestFailed }) => onTestFailed(tell)).catch(() => {});
+  // A copy in memory, which has no log beside it.
+  const image = store.db.raw.serialize().fill(1, 18, 20);
+  store.close();
+  const query = async (sql: string): Promise<SqlRow[]> => rowsOf({ raw: new Database(image) }, sql, []);
+  return { tasks, calls: service.calls, query, gaps: await query('select * from gaps'), log };
 }
 
-/** Prints mistakes that change no outcome of a task. Otherwise a test passes without a word. */
-function tellMistakes(log: Outcome['log']): void {
-  const found = log.filter(({ msg }) => /^lane function |^failed after ctx\.complete/.test(String(msg)));
-  const lines = found.map(
-    ({ msg, why, at }) => `deliver: ${String(msg)}${(why ?? at) ? ` (${String(why ?? at)})` : ''}`,
-  );
-  if (lines.length > 0) console.error([...new Set(lines)].join('\n'));
-}
-
-/** If the test fails, its output shows the errors of tasks. A difference of states alone would not say why. */
-async function tellIfTestFails(tasks: TaskOutcome[], on: string[], events: Fixture[]): Promise<void> {
-  const lines = tasks.flatMap(({ key, state, attempts, error }) =>
-    error === null ? [] : [`deliver: ${key} ${state}, attempt ${attempts}: ${advised(error)}`],
-  );
-  const types = [...new Set(events.map(({ type }) => type))].join(', ');
-  if (tasks.length === 0) lines.push(`deliver: no task, because the handler is on ${on.join(', ')}, and got ${types}`);
-  if (lines.length === 0) return;
-  try {
-    const { onTestFailed } = await import('vitest');
-    onTestFailed(() => console.error(lines.join('\n')));
-  } catch {
-    // Another test runner, or a hook: only the outcome shows the errors.
-  }
-}
-
-function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptions): Fixture[] {
+function arranged(events: Fixture[], { times = 1, order = 'given' }: DeliverOptions): Fixture[] {
   const inOrder = Array.isArray(order) ? order.flatMap((position) => events[position] ?? []) : events;
   const all = inOrder.flatMap((event) => Array.from({ length: times }, () => event));
   if (order === 'reversed') return all.toReversed();
   if (order !== 'shuffled') return all;
-  const random = createRandom(1);
-  return all
-    .map((event) => ({ event, at: random.next() }))
-    .toSorted((a, b) => a.at - b.at)
-    .map(({ event }) => event);
+  return [...all.filter((_, n) => n % 2 === 1), ...all.filter((_, n) => n % 2 === 0).toReversed()];
 }
 
-/** Stores a gap directly, because no delivery brings a gap. */
-async function raiseGap(store: TestStore, { data }: Fixture, clock: TestClock): Promise<void> {
+/** No delivery brings a gap: it is opened as reconciliation does. */
+async function readingsOf(event: Fixture, replay: ReplayStore): Promise<Reading[]> {
+  const { type, cursor, data, origin } = event;
+  if (origin === 'replay') return [readItem(origin, cursor as Cursor, JSON.stringify({ [type]: data }))];
+  if (type !== 'kit.gap') return [readDelivery(signedRequest(event).body)];
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
-  await store.ingest.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
+  await replay.gap(after, upTo, reason);
+  return replay.gapEvents();
 }
 
-/** Raises the watermark as replay would, because strict tasks wait for it. */
-async function raiseWatermark(store: TestStore, events: Fixture[], clock: TestClock): Promise<void> {
-  const cursors = events.flatMap(({ cursor }) => cursor ?? []) as Cursor[];
-  const [watermark] = cursors.toSorted(compareCursors).slice(-1);
-  if (watermark) await store.ingest.accept({ readings: [], now: clock.now(), watermark });
+function createRun(parts: Parts) {
+  const { store, clock, handler } = parts;
+  const firstDue = store.db.value<number | null>('select min(due_at) from lanes where due_at < 9e15');
+  const late = new Set<number>();
+  let process: Awaited<ReturnType<typeof begin>> | undefined;
+  let [claim, suspects, wake] = [1, 0, () => {}];
+
+  /** A turn, and what it claims. False: nothing could begin. */
+  async function turn(): Promise<boolean> {
+    if (process?.life.isOver !== false) process = await begin(parts, () => wake());
+    const { life, boot, pool, planner } = process;
+    const isApart = suspects > 0;
+    const look = await store.work.look(isApart ? [] : [handler.id]);
+    const rooms = [{ handler: handler.id, order: handler.order, windowMs: 250, ...pool.room(handler.id) }];
+    const given = { boot, look, ended: pool.takeEnded(), fanOut: planner.fanOut(look), rooms, claim };
+    const { claims, more, ...result } = await store.work.turn({ ...given, suspects: isApart });
+    ({ suspects } = result);
+    claim += claims.length;
+    for (const task of claims.flatMap(({ tasks }) => tasks)) if (task.late) late.add(task.event);
+    pool.add(claims);
+    while (!life.isOver && !pool.isIdle()) await new Promise<void>((resolve) => (wake = resolve));
+    return life.isOver || claims.length > 0 || more || suspects > 0 !== isApart;
+  }
+
+  /** Until no task waits for a time up to this one. The clock jumps from one due time to the next. */
+  async function play(until = Infinity): Promise<void> {
+    for (let jumps = 0; jumps < 5_000; jumps++) {
+      while (await turn());
+      const dueAt = firstDue.get() ?? Infinity;
+      const next = dueAt > clock.at ? dueAt : clock.at + Math.ceil(process?.pool.untilRateMs() ?? 0);
+      if (next > until || next === Infinity) return;
+      clock.at = next;
+    }
+    throw new Error('deliver: after 5,000 jumps of the clock a task still waits: is it put off for ever?');
+  }
+  return { play, late };
+}
+
+/** One life of `run`. After its death the handler's code goes on, but nothing answers it, and its writes are refused. */
+async function begin(parts: Parts, wake: () => void) {
+  const { store, clock, service, handler } = parts;
+  const life = { isOver: false };
+  const die = (): Promise<never> => {
+    life.isOver = true;
+    wake();
+    return new Promise(() => {});
+  };
+  const handle: Loaded['handle'] = async (event, ctx) => {
+    const [ran] = await Promise.allSettled([life.isOver ? die() : Promise.try(() => handler.handle(event, ctx))]);
+    if (life.isOver || --parts.crashAfter === 0) await die();
+    if (ran.status === 'rejected') throw ran.reason;
+  };
+  const fetch: Recorder['fetch'] = async (...call) => {
+    const answer = life.isOver ? Response.error() : await service.fetch(...call);
+    return life.isOver || answer.type === 'error' ? die() : answer;
+  };
+  const serviceFor = createService({ ...ACCESS, clock, fetch, pause: async (ms) => void (clock.at += ms) });
+  const scopes: PoolOptions['scopes'] = new AsyncLocalStorage();
+  const handlers = new Map([[handler.id, { ...handler, handle }]]);
+  const common = { clock, scopes, cache: createEventCache(), handlers, places: 32, suspects: false, careful: false };
+  const log = pino({ level: 'debug' }, { write: (line) => life.isOver || parts.log.push(JSON.parse(line)) });
+  const { boot } = await store.work.begin('live', true);
+  const pool = new Pool({ ...common, store: store.work, log, serviceFor, onFree: wake });
+  return { life, boot, pool, planner: new Planner(common) };
 }

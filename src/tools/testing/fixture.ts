@@ -1,84 +1,63 @@
-// Events for tests, and the signed request that delivers an event. Types come from EventMap, data from the examples in
-// src/events.ts. Each event has its own id and cursor, and happens a second after the event before.
+// Events for tests, with data from the examples in src/events.ts; the signed request that delivers one; and the clock.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
-import { exampleOf, type EventMap } from '../../wire/event-map.ts';
-import { nearestField } from '../../run/did-you-mean.ts';
-import { signedHeaders } from '../../wire/sign.ts';
-import type { Cursor } from '../../wire/cursor.ts';
-import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
-import { T0 } from './clock.ts';
+import type { EventName, EventOf } from '../../kit.ts';
+import { Refused } from '../../operations/define.ts';
+import { signedHeaders, type Signing } from '../../service/sign.ts';
+import { typeOf } from '../../wire/event-types.ts';
+import type { SimulatedEvent } from '../simulator/history.ts';
 
-type DataOf<Type> = Type extends keyof EventMap ? EventMap[Type] : Record<string, unknown>;
-
-export interface Fixture<Type extends string = string> {
-  id: string;
+export interface Fixture<Type extends string = string> extends Omit<SimulatedEvent, 'type' | 'data'> {
   type: Type;
-  /** Null for webhook.ping and for the kit's own events. */
-  cursor: string | null;
-  sessionId: string | null;
-  /** ISO 8601, UTC. */
-  createdAt: string;
   /** `replay` is for events that webhooks missed. */
   origin: 'webhook' | 'replay';
-  data: DataOf<Type>;
+  data: EventOf<Type>['data'];
 }
 
 export type Overrides<Type extends string> = Partial<Omit<Fixture<Type>, 'type' | 'data'>> & {
-  data?: Partial<DataOf<Type>>;
+  data?: Partial<EventOf<Type>['data']>;
 };
 
+const T0 = Date.UTC(2026, 0, 1);
 const SESSION = '00000000-0000-4000-8000-000000000001';
-const SECRET = 'whsec_of_the_fixtures';
-/** Counts up through a test file, so that no two fixtures are the same event. */
 let made = 0;
 
-export function fixture<Type extends keyof EventMap | (string & {})>(
+export type TestClock = ReturnType<typeof createClock>;
+
+/** Stands still until a test, or `deliver`, sets `at`: Unix milliseconds. */
+export function createClock(at: number | string = T0) {
+  const clock = { at: typeof at === 'number' ? at : Date.parse(at), now: () => clock.at, monotonic: () => clock.at };
+  return clock;
+}
+
+/** Each has an id and a cursor of its own, and happens a second after the last. Throws if its type lacks a field. */
+export function fixture<Type extends EventName | (string & {})>(
   type: Type,
   { data, ...overrides }: Overrides<Type> = {},
 ): Fixture<Type> {
   const n = ++made;
-  const defaults = {
-    id: `event-${n}`,
-    cursor: /^(webhook\.ping$|kit\.)/.test(type) ? null : String(1_000 + n),
-    sessionId: SESSION,
-    createdAt: new Date(T0 + n * 1_000).toISOString(),
-    origin: 'webhook' as const,
-  };
-  for (const field of Object.keys(overrides))
-    if (!Object.hasOwn(defaults, field))
-      throw new Error(`a fixture has no field ${field}: put it in data, as in { data: { ${field}: … } }`);
+  const cursor = /^(webhook\.ping$|kit\.)/.test(type) ? null : String(1_000 + n);
+  const createdAt = new Date(T0 + n * 1_000).toISOString();
+  const defaults = { id: `event-${n}`, cursor, sessionId: SESSION, createdAt, origin: 'webhook' as const };
+  const beside = Object.keys(overrides).find((field) => !Object.hasOwn(defaults, field));
+  if (beside) throw new Refused(`a fixture has no field ${beside}: put it in data, as in { data: { ${beside}: … } }`);
   const event = { ...defaults, ...overrides };
+  const known = typeOf(type);
+  const names = Object.keys((known?.data as { shape?: object } | undefined)?.shape ?? {});
+  const unknown = Object.keys(data ?? {}).find((field) => names.length > 0 && !names.includes(field));
+  if (unknown) throw new Refused(`${type} in src/events.ts has no field ${unknown}: it has ${names.join(', ')}`);
   const about = { n, session: event.sessionId ?? SESSION, at: Date.parse(event.createdAt) };
-  for (const field of Object.keys(data ?? {})) {
-    const near = nearestField(type, field);
-    if (near) throw new Error(`${type} has no field ${field}: did you mean ${near}? If not, name it in src/events.ts`);
-  }
-  return { ...event, type, data: { ...exampleOf(type, about), ...data } as DataOf<Type> };
+  return { ...event, type, data: { ...(known?.example?.(about) as object), ...data } as Fixture<Type>['data'] };
 }
 
 /** One delivery (contract 6.3). `at` is the time of signing in Unix milliseconds. Default: now. */
 export function signedRequest(
-  event: Fixture,
-  { secret = SECRET, at = systemClock.now(), attempt = 1 }: { secret?: string; at?: number; attempt?: number } = {},
+  { id, type, createdAt: created_at, cursor, sessionId: session_id, data }: Fixture,
+  options: Partial<Pick<Signing, 'attempt' | 'prefix'>> & { secret?: string; at?: number } = {},
 ): { headers: Record<string, string>; body: Buffer } {
-  const body = bodyOf(event);
-  const { id, type } = event;
-  const timestampSeconds = Math.floor(at / 1000);
-  return {
-    headers: signedHeaders({ body, secrets: [secret], type, id, deliveryId: randomUUID(), attempt, timestampSeconds }),
-    body,
-  };
-}
-
-/** The event as the group commit accepts it. */
-export function readingOf(event: Fixture): Reading {
-  if (event.origin === 'webhook') return readDelivery(bodyOf(event));
-  return readItem('replay', event.cursor as Cursor, JSON.stringify({ [event.type]: event.data }));
-}
-
-function bodyOf({ id, type, createdAt, cursor, sessionId, data }: Fixture): Buffer {
-  const named = type === 'webhook.ping' ? data : { [type]: data };
-  const moment = { created_at: createdAt, cursor, session_id: sessionId };
-  return Buffer.from(JSON.stringify({ id, type, ...moment, webhook_id: 'webhook-1', data: named }));
+  const { secret = 'whsec_of_the_fixtures', at = systemClock.now(), ...more } = options;
+  const event = { id, type, created_at, cursor, session_id, webhook_id: 'webhook-1' };
+  const body = Buffer.from(JSON.stringify({ ...event, data: type === 'webhook.ping' ? data : { [type]: data } }));
+  const signing = { attempt: 1, ...more, body, id, type, secrets: [secret], deliveryId: randomUUID() };
+  return { headers: signedHeaders({ ...signing, timestampSeconds: Math.floor(at / 1_000) }), body };
 }

@@ -1,0 +1,42 @@
+// What people do for the store: take a person's messages away, and back it up.
+import { z } from 'zod';
+import { eventNamed } from './changing.ts';
+import { define, Refused } from './define.ts';
+import { reconcileOf } from './judge.ts';
+import { copyStore } from './store/copy.ts';
+
+export const erase = define({
+  name: 'erase',
+  about: "takes away a person's messages, or what one event holds; ids, times and outcomes stay",
+  args: z.object({
+    sender: z.string().trim().min(4).optional().describe('the number or address, as events hold it'),
+    event: z.string().min(1).optional().describe('its key, id or cursor'),
+  }),
+  access: 'change',
+  async run(context, { sender, event }) {
+    if ((sender === undefined) === (event === undefined))
+      throw new Refused('name whose messages: either --sender or --event');
+    const what = event === undefined ? { text: sender ?? '' } : { event: await eventNamed(context, event) };
+    const erased = await context.admin.erase(what);
+    const mayComeBack = sender !== undefined && reconcileOf(await context.read.facts()).state === 'running';
+    const words = mayComeBack
+      ? 'History is being read and may bring more: erase again when npx kit status no longer says so'
+      : 'Not touched: tables of your own handlers, backups, and what handlers sent elsewhere';
+    return { ...erased, mayComeBack, words };
+  },
+  fails: ({ mayComeBack }) => mayComeBack,
+});
+
+export const backup = define({
+  name: 'backup',
+  about: 'copies the store into BACKUP_DIR and verifies the copy, while the kit runs',
+  args: z.object({ to: z.string().min(1).optional().describe('a folder other than BACKUP_DIR') }),
+  access: 'change',
+  async run({ config, clock }, { to }) {
+    const { storePath, BACKUP_DIR: folder = to } = config();
+    const into = to ?? folder;
+    if (into === undefined) throw new Refused('say where: set BACKUP_DIR, or name a folder with --to');
+    const file = await copyStore(storePath, into, clock.now());
+    return { file, words: 'It holds messages: keep it as safe as the store. npx kit restore puts it back' };
+  },
+});

@@ -1,0 +1,129 @@
+// What people change. Nothing is changed without a filter, and many tasks go behind live work.
+import { z } from 'zod';
+import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import { cursorArg, flag, perMinute } from './arguments.ts';
+import { define, Refused, type OperationContext } from './define.ts';
+import type { HandlerFacts } from './store/shapes.ts';
+
+const some = (about: string) => z.string().min(1).optional().describe(about);
+const ARGS = z.object({
+  handler: z.string().min(1).describe('its name'),
+  event: some('one event: its key, id or cursor'),
+  type: some('of the event'),
+  session: some('of the event'),
+  error: some('how it begins'),
+  from: cursorArg.optional().describe('from this cursor on'),
+  to: cursorArg.optional().describe('up to this cursor'),
+  all: flag.describe('without a filter'),
+  perMinute: perMinute.optional().describe('so many tasks a minute at most'),
+});
+
+async function handlerNamed({ read }: OperationContext, name: string): Promise<HandlerFacts> {
+  const { handlers } = await read.facts();
+  const found = handlers.find((one) => one.name === name);
+  const names = handlers.map((one) => one.name).join(', ');
+  if (!found) throw new Refused(`there is no handler ${name}: the handlers are ${names || 'none'}`);
+  return found;
+}
+
+/** Nothing is changed without a word about which. */
+function someOf(names: string, { all, ...filter }: Record<string, unknown>): void {
+  if (!all && Object.values(filter).every((value) => value === undefined || value === null))
+    throw new Refused(`say which: ${names}, or --all`);
+}
+
+const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? null;
+
+/** Otherwise what was asked for would wait without a word. */
+async function workingHandler(context: OperationContext, name: string): Promise<void> {
+  const { state, paused, fault } = await handlerNamed(context, name);
+  if (paused) throw new Refused(`${name} is paused: npx kit resume ${name} first`);
+  if (state !== 'loaded')
+    throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: put its file right first`);
+}
+
+export async function eventNamed({ read }: OperationContext, name: string): Promise<number> {
+  const event = await read.event(name);
+  if (!event) throw new Refused(`no event has the key, id or cursor ${name}: see npx kit events`);
+  return event.seq;
+}
+
+export const retry = define({
+  name: 'retry',
+  about: "a handler's dead letters run again: one --event, those of a filter, or --all, behind live work",
+  args: ARGS.omit({ from: true, to: true }),
+  access: 'change',
+  async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
+    await workingHandler(context, name);
+    if (event !== undefined) {
+      const isRetried = await context.admin.retry(name, await eventNamed(context, event));
+      if (!isRetried)
+        throw new Refused(`${name} has no waiting task and no dead letter of ${event}: see npx kit explain ${event}`);
+      return { retried: 1 };
+    }
+    someOf('--event, --error, --type, --session', { ...filter, all });
+    const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
+    const rerun = await context.admin.rerun({ ...which, perMinute: pace });
+    return { rerun, words: 'they run again behind live work: see npx kit status' };
+  },
+});
+
+export const rerun = define({
+  name: 'rerun',
+  about: 'a handler gets stored events again, behind live work',
+  args: ARGS.omit({ event: true, error: true }),
+  access: 'change',
+  async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, ...filter }) {
+    await workingHandler(context, name);
+    someOf('--from, --to, --type, --session', { ...filter, from, to, all });
+    const range = { from: cursorOf(from), to: cursorOf(to) };
+    const number = await context.admin.rerun({ handler: name, only: 'all', filter, ...range, perMinute: pace });
+    return { rerun: number, words: 'its events come again behind live work: see npx kit status' };
+  },
+});
+
+export const discard = define({
+  name: 'discard',
+  about: "a handler's waiting tasks end as skipped: one --event, those of a filter, or --all",
+  args: ARGS.omit({ from: true, to: true, perMinute: true }),
+  access: 'change',
+  async run(context, { handler: name, event, all, ...filter }) {
+    await handlerNamed(context, name);
+    someOf('--event, --error, --type, --session', { ...filter, event, all });
+    const seq = event === undefined ? undefined : String(await eventNamed(context, event));
+    return { discarded: await context.admin.discard({ handler: name, ...filter, event: seq }) };
+  },
+});
+
+const pausing = (name: 'pause' | 'resume', about: string) =>
+  define({
+    name,
+    about,
+    args: ARGS.pick({ handler: true }),
+    first: ['handler'],
+    access: 'change',
+    async run(context, { handler: which }) {
+      await handlerNamed(context, which);
+      await context.admin.pause(which, name === 'pause');
+      return { handler: which, paused: name === 'pause' };
+    },
+  });
+
+export const pause = pausing('pause', 'a handler takes up events, but begins no task');
+export const resume = pausing('resume', 'a paused handler goes on');
+
+export const reconcile = define({
+  name: 'reconcile',
+  about: 'reads the history now; --from CURSOR reads a stretch again, and closes its gap',
+  args: ARGS.pick({ from: true }),
+  access: 'change',
+  async run({ admin, read, clock }, { from = null }) {
+    const { floor, state } = await read.facts();
+    const { state: now } = (state['reconcile'] ?? { state: 'off' }) as { state: string };
+    if (now === 'off') throw new Refused('history is not read: set API_BASE_URL and API_KEY, then restart the kit');
+    if (from !== null && floor !== null && BigInt(from) <= BigInt(floor))
+      throw new Refused(`pruning has removed everything up to ${floor}: name a cursor above it`);
+    await admin.tell('reconcile_asked', { at: clock.now(), from });
+    return { asked: true, from, words: 'history is read within seconds: see npx kit status' };
+  },
+});

@@ -1,0 +1,111 @@
+// The state of the kit in one answer, and the handlers.
+import { z } from 'zod';
+import { iso } from '../base/clock.ts';
+import { alarmsOf, type Disk } from './alarms.ts';
+import { flag } from './arguments.ts';
+import { define, Refused } from './define.ts';
+import {
+  behindOf,
+  DAY_MS,
+  failuresOf,
+  handlerState,
+  headlineOf,
+  kitOf,
+  MINUTE_MS,
+  reconcileOf,
+  totalOf,
+} from './judge.ts';
+import type { Facts, Sample } from './store/shapes.ts';
+
+export function statusOf(facts: Facts, disk: Disk | null, version: string) {
+  const { counters, handlers, running } = facts;
+  const alarms = alarmsOf(facts, disk);
+  const due = handlers.flatMap(({ dueSince }) => dueSince ?? []);
+  const { state, lastAt, reason, recovered } = reconcileOf(facts);
+  const of = (name: 'done' | 'skipped' | 'dead'): number => totalOf(facts, name);
+  return {
+    headline: headlineOf(facts, alarms),
+    version,
+    events: counters['events'] ?? 0,
+    behind: behindOf(facts),
+    duplicates: counters['duplicates'] ?? 0,
+    quarantined: counters['quarantined'] ?? 0,
+    tasks: {
+      waiting: Math.max(0, totalOf(facts, 'waiting') - running),
+      running,
+      done: of('done'),
+      skipped: of('skipped'),
+      dead: of('dead'),
+    },
+    oldestWaitingSeconds: due.length > 0 ? Math.max(0, Math.round((facts.at - Math.min(...due)) / 1_000)) : null,
+    watermark: facts.watermark,
+    floor: facts.floor,
+    newestCursor: facts.newestCursor,
+    gaps: facts.gaps,
+    failuresInARow: failuresOf(facts),
+    reconcile: { state, lastAt: iso(lastAt), reason, recovered },
+    alarms: alarms.map((alarm) => {
+      const raisedAt = facts.alarms.find(({ name, about }) => name === alarm.name && about === alarm.about)?.raisedAt;
+      return { ...alarm, since: iso(raisedAt ?? facts.at) };
+    }),
+    handlers: handlers.map((one) => ({
+      name: one.name,
+      state: handlerState(one),
+      waiting: one.waiting,
+      dead: one.dead,
+    })),
+    processes: kitOf(facts).processes,
+  };
+}
+
+const GROWING = ['events', 'duplicates', 'refused', 'done', 'failed'] as const;
+const QUARTER_MS = 15 * MINUTE_MS;
+
+/** What came in each quarter of an hour, and what stood at its end. Samples hold sums since the store began. */
+export function chartsOf(samples: (Sample & { at: number })[]) {
+  const ends = samples.filter(({ at }, n) => n === 0 || n === samples.length - 1 || at % QUARTER_MS === 0);
+  return ends.slice(1).map(({ at, waiting, dead, ...sums }, n) => {
+    const grown = GROWING.map((name) => [name, Math.max(0, sums[name] - (ends[n]?.[name] ?? 0))] as const);
+    return { at: iso(at), ...(Object.fromEntries(grown) as Record<(typeof GROWING)[number], number>), waiting, dead };
+  });
+}
+
+export const status = define({
+  name: 'status',
+  about: 'whether all is well, what waits, and what stands in the way',
+  args: z.object({ charts: flag.describe('the last 24 hours, in quarters') }),
+  access: 'read',
+  async run({ read, disk, version, clock }, { charts }) {
+    const state = statusOf(await read.facts(), disk(), version);
+    return charts ? { ...state, charts: chartsOf(await read.samples(clock.now() - DAY_MS)) } : state;
+  },
+  show: ({ headline, alarms, failuresInARow, ...rest }) => ({
+    words: headline.text,
+    alarms: alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
+    ...rest,
+    failuresInARow: `${failuresInARow} of 15`,
+  }),
+});
+
+export const handlers = define({
+  name: 'handlers',
+  about: 'the handlers: what they do, what waits, what failed; --forget NAME ends one that will not come back',
+  args: z.object({ forget: z.string().optional() }),
+  access: 'change',
+  reads: true,
+  byPost: ['forget'],
+  async run({ read, admin }, { forget }) {
+    if (forget !== undefined) {
+      const how = await admin.forget(forget);
+      if (how === 'unknown') throw new Refused(`there is no handler ${forget}: see npx kit handlers`);
+      if (how === 'loaded')
+        throw new Refused(`${forget} has a file and works: take its file away first, then send SIGHUP`);
+    }
+    const { handlers: list, newest } = await read.facts();
+    return list.map((handler) => {
+      const { name, file, fault, waiting, done, skipped, dead, failed, failing, position } = handler;
+      const rest = { waiting, done, skipped, dead, failed, behind: newest - position, fault, file };
+      return { name, state: handlerState(handler), failingSince: iso(failing?.since ?? null), ...rest };
+    });
+  },
+});

@@ -1,0 +1,85 @@
+// A verified copy of the store, made by a process of its own, because SQLite works for long without a break. The newest
+// seven of a store stay in the folder.
+import Database from 'better-sqlite3';
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
+} from 'node:fs';
+import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { iso } from '../../base/clock.ts';
+import { describe, EXIT } from '../../base/errors.ts';
+import { StoreError } from '../../store/store.ts';
+
+const run = promisify(execFile);
+const KEPT = 7;
+/** Bytes that a copy leaves free. */
+const LEFT = 640 * 2 ** 20;
+
+/** Resolves with the copy's path. Throws StoreError. */
+export async function copyStore(store: string, folder: string, now: number): Promise<string> {
+  const moment = (iso(now) ?? '').slice(0, 19).replaceAll(':', '-');
+  const args = [import.meta.filename, store, resolve(folder), moment];
+  try {
+    // The environment holds secrets, which a copy does not need.
+    return (await run(process.execPath, args, { env: {} })).stdout.trim();
+  } catch (error) {
+    const { stderr = '' } = error as { stderr?: string };
+    throw new StoreError(
+      'io',
+      `no backup was written: ${stderr.trim() || 'the process that copies was killed: see dmesg'}`,
+    );
+  }
+}
+
+function copy(store: string, folder: string, moment: string): string {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const db = new Database(store, { readonly: true, fileMustExist: true });
+  const key = String(db.prepare("select value from state where name = 'lane_key'").pluck().get());
+  // A new store never pushes out the copies of the one that was lost.
+  const own = `kit-${createHash('sha256').update(key).digest('hex').slice(0, 8)}-`;
+  const names = (end: string): string[] =>
+    readdirSync(folder).filter((name) => name.startsWith(own) && name.endsWith(end));
+  for (const name of names('.part')) rmSync(join(folder, name));
+  const { bavail, bsize } = statfsSync(folder);
+  if (bavail * bsize < statSync(store).size + LEFT) throw new Error(`${folder} has no room for it`);
+  const file = join(folder, `${own}${moment}.db`);
+  db.prepare('vacuum into ?').run(`${file}.part`);
+  db.close();
+  verify(`${file}.part`);
+  renameSync(`${file}.part`, file);
+  for (const name of names('.db').toSorted().slice(0, -KEPT)) rmSync(join(folder, name));
+  return file;
+}
+
+/** Reads the whole file, and syncs it. Throws if it is no sound store. */
+export function verify(file: string): void {
+  const db = new Database(file, { readonly: true, fileMustExist: true });
+  const found = db.pragma('integrity_check(1)', { simple: true });
+  const tables = db.prepare("select 1 from sqlite_schema where name = 'lanes'").get();
+  db.close();
+  if (found !== 'ok') throw new Error(`${file} is damaged: ${String(found)}`);
+  if (!tables) throw new Error(`${file} is no store of this kit`);
+  const opened = openSync(file, 'r+');
+  fsyncSync(opened);
+  closeSync(opened);
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const [, , store = '', folder = '', moment = ''] = process.argv;
+  try {
+    console.log(copy(store, folder, moment));
+  } catch (error) {
+    console.error(describe(error).message);
+    process.exitCode = EXIT.failed;
+  }
+}

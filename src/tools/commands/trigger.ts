@@ -1,0 +1,62 @@
+// Sends a signed event to the kit on this machine, like the service, and says what each answer means.
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { orUndefined } from '../../base/errors.ts';
+import { cursorArg, flag } from '../../operations/arguments.ts';
+import { define } from '../../operations/define.ts';
+import { ANSWERS } from '../../operations/doctor.ts';
+import { post } from '../../operations/post.ts';
+import { typeOf } from '../../wire/event-types.ts';
+import { fixture, signedRequest } from '../testing/fixture.ts';
+
+const SESSION = '00000000-0000-4000-8000-000000000001';
+const json = (text: unknown): unknown => orUndefined(() => JSON.parse(String(text)) as unknown);
+const assignment = z.string().regex(/^\w+=/, 'must be field=value, like body=hello');
+
+export const trigger = define({
+  name: 'trigger',
+  about: 'sends a signed event to the kit on this machine, and says what was answered',
+  args: z.object({
+    type: z.string().regex(/^(?!kit\.)[\x21-\x7e]{1,200}$/, 'must be a type of the service, like MessageReceived'),
+    data: z.preprocess(json, z.record(z.string(), z.unknown(), 'must be an object in JSON')).default({}),
+    set: z
+      .preprocess((given) => [given].flat(), z.array(assignment))
+      .default([])
+      .describe('field=value: without JSON'),
+    cursor: cursorArg.nullable().default(null).describe('its place in the history; else it has none'),
+    times: z.coerce.number().int().min(1).max(1_000).default(1).describe('how often it is delivered'),
+    url: z.url().optional().describe('of another receiver'),
+    badSignature: flag.describe('signed with another secret: 401 is expected'),
+    old: z.coerce.number().int().min(0).default(0).describe('seconds since it was signed'),
+  }),
+  first: ['type'],
+  access: 'change',
+  async run({ config, clock }, { type, data, set, cursor, times, url, badSignature, old }) {
+    const { PORT, WEBHOOK_PATH: path, WEBHOOK_SECRET: own, WEBHOOK_HEADER_PREFIX: prefix, ...more } = config();
+    const at = clock.now();
+    const example = { ...(typeOf(type)?.example?.({ n: at, session: SESSION, at }) as object) } as typeof data;
+    const texts = set.map((text) => /^(\w+)=(.*)$/s.exec(text)?.slice(1) ?? []);
+    const fields = texts.map(([name = '', text]) => [
+      name,
+      typeof example[name] === 'string' ? text : (json(text) ?? text),
+    ]);
+    const all = { ...example, ...data, ...(Object.fromEntries(fields) as object) };
+    // By `kit_`, `receive` knows that the service has not sent it.
+    const about = { id: `kit_${randomUUID()}`, cursor, createdAt: new Date(at).toISOString() };
+    const event = fixture<string>(type, { ...about, data: all });
+    const secret = badSignature ? `whsec_${randomUUID()}` : (own[0] ?? '');
+    const expected = badSignature || old > more.TIMESTAMP_TOLERANCE_SECONDS ? '401' : '204';
+    const deliveries = [];
+    for (let attempt = 1; attempt <= times; attempt++) {
+      const { headers, body } = signedRequest(event, { secret, prefix, attempt, at: clock.now() - old * 1_000 });
+      const answer = (await post(url ?? `http://localhost:${PORT}${path}`, body, headers)) ?? '204';
+      const meaning = answer === '204' ? 'it is on disk, or was already' : (ANSWERS[answer] ?? 'it is refused');
+      deliveries.push({ answer, expected, meaning });
+    }
+    const key = cursor === null ? `i:${about.id}` : `c:${cursor}`;
+    const isStored = deliveries.some(({ answer }) => answer === '204');
+    const words = isStored ? `What became of it: npx kit explain ${key}` : 'Nothing is stored';
+    return { deliveries, words };
+  },
+  fails: ({ deliveries }) => deliveries.some(({ answer, expected }) => answer !== expected),
+});
