@@ -113,7 +113,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   }
   if (state === 'missing') {
     const words = `${name} has no file any more, and holds pruning back. Put it back, or`;
-    return [alarm('handler_missing', 'warning', words, does('handlers', { forget: name }), name)];
+    return [alarm('handler_broken', 'warning', words, does('handlers', { forget: name }), name)];
   }
   const failure = failureOf(handler, at);
   if (failure !== null && !(failing && at - failing.since < LATE_MS.waiting))
