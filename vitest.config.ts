@@ -10,5 +10,5 @@ export default defineConfig({
       { find: /^#kit\/testing$/, replacement: at('./src/testing.ts') },
     ],
   },
-  test: { include: ['{test,templates}/**/*.test.ts'], maxWorkers: '100%', testTimeout: 20_000 },
+  test: { include: ['{test,templates}/**/*.test.ts'], isolate: false, maxWorkers: '100%', testTimeout: 20_000 },
 });

@@ -4,10 +4,10 @@ import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import { alarmsOf, type Disk } from '../operations/alarms.ts';
+import { alarmsOf } from '../operations/alarms.ts';
 import { DAY_MS } from '../operations/judge.ts';
 import { post } from '../operations/post.ts';
-import type { Alarm, Facts } from '../operations/store/shapes.ts';
+import type { Alarm, Disk, Facts } from '../operations/store/shapes.ts';
 import { logBytes } from './checkpoint.ts';
 import type { Keep, Step } from './keep.ts';
 

@@ -17,7 +17,7 @@ import {
   RUN_DOWN,
   SECOND_MS,
 } from './judge.ts';
-import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
+import type { Alarm, Disk, Facts, HandlerFacts } from './store/shapes.ts';
 
 /** The service switches the webhook off at 15 (contract 3.2). */
 const FAILURES = { warning: 3, critical: 10, off: 15 };
@@ -26,11 +26,6 @@ const LATE_MS = { waiting: 5 * MINUTE_MS, strict: 5 * MINUTE_MS, process: 30 * S
 /** Bytes. */
 const LOG = 64 * 2 ** 20;
 const DISK = 256 * 2 ** 20;
-
-export interface Disk {
-  logBytes: number;
-  freeBytes: number;
-}
 
 /** An alarm with the operation that helps. Null: none does. */
 export type Told = Alarm & { remedy: Remedy | null };
@@ -118,7 +113,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   }
   if (state === 'missing') {
     const words = `${name} has no file any more, and holds pruning back. Put it back, or`;
-    return [alarm('handler_missing', 'warning', words, does('handlers', { forget: name }), name)];
+    return [alarm('handler_broken', 'warning', words, does('handlers', { forget: name }), name)];
   }
   const failure = failureOf(handler, at);
   if (failure !== null && !(failing && at - failing.since < LATE_MS.waiting))

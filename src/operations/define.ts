@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { iso, type Clock } from '../base/clock.ts';
 import type { Config } from '../config.ts';
-import type { Disk } from './alarms.ts';
 import type { PeopleStore } from './store/open.ts';
+import type { Disk } from './store/shapes.ts';
 
 export interface OperationContext extends PeopleStore {
   clock: Clock;

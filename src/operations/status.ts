@@ -1,7 +1,7 @@
 // The state of the kit in one answer, and the handlers.
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
-import { alarmsOf, type Disk } from './alarms.ts';
+import { alarmsOf } from './alarms.ts';
 import { flag } from './arguments.ts';
 import { define, Refused } from './define.ts';
 import {
@@ -15,7 +15,7 @@ import {
   reconcileOf,
   totalOf,
 } from './judge.ts';
-import type { Facts, Sample } from './store/shapes.ts';
+import type { Disk, Facts, Sample } from './store/shapes.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   const { counters, handlers, running } = facts;

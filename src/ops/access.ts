@@ -20,14 +20,13 @@ export function refusal(
   access: Operation['access'],
 ): { status: number; error: string } | null {
   const { origin, host = '', authorization } = headers;
-  const isForeign = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`;
-  if (isForeign) return { status: 403, error: 'a page of another site has sent this' };
+  if (origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`)
+    return { status: 403, error: 'a page of another site has sent this' };
   if (tokens.all === undefined && tokens.read === undefined) {
     if (!LOCAL.test(host))
       return { status: 403, error: 'Host is not this machine: set OPS_TOKEN to be reached by another name' };
-    return access === 'reveal'
-      ? { status: 403, error: 'what strangers wrote is shown with OPS_TOKEN alone, and none is set' }
-      : null;
+    const hidden = { status: 403, error: 'what strangers wrote is shown with OPS_TOKEN alone, and none is set' };
+    return access === 'reveal' ? hidden : null;
   }
   const given = tokenOf(authorization);
   if (same(tokens.all, given)) return null;

@@ -1,9 +1,9 @@
 // What Prometheus reads: the status in numbers.
 import { Counter, Gauge, Registry } from 'prom-client';
-import { alarmsOf, type Disk } from '../operations/alarms.ts';
+import { alarmsOf } from '../operations/alarms.ts';
 import { reconcileOf } from '../operations/judge.ts';
 import { statusOf } from '../operations/status.ts';
-import type { Facts } from '../operations/store/shapes.ts';
+import type { Disk, Facts } from '../operations/store/shapes.ts';
 
 const OF_HANDLER = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
 

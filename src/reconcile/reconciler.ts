@@ -50,8 +50,7 @@ export class Reconciler {
   #nextAt = -Infinity;
   #failures = 0;
 
-  constructor(options: ReconcilerOptions) {
-    const { store, config, clock, log } = options;
+  constructor({ store, config, clock, log }: ReconcilerOptions) {
     const exchange = createExchange({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY });
     // A sixth of the kit's calls. Handlers have the others.
     const budget = createBudget(Math.max(1, Math.floor(config.API_CALLS_PER_MINUTE / 6)), clock);
@@ -68,7 +67,7 @@ export class Reconciler {
       from: config.REPLAY_FROM === 'start' ? null : parseCursor(config.REPLAY_FROM),
       onPage: (recovered, fetched) => this.#onPage(recovered, fetched),
     };
-    if (config.STREAM === 'on') this.#stream = new Stream(options, exchange);
+    if (config.STREAM === 'on') this.#stream = new Stream(store.ingest, log, exchange);
   }
 
   /** Strict tasks wait. */

@@ -2,6 +2,7 @@
 // leaves out, replay shows.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { describe } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import { ServiceError } from '../service/errors.ts';
 import type { Exchange } from '../service/exchange.ts';
@@ -9,7 +10,7 @@ import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
 import { LAST_EVENT_ID } from '../wire/headers.ts';
 import { isLost } from './page.ts';
-import type { ReconcilerOptions } from './reconciler.ts';
+import type { IngestStore } from '../store/store.ts';
 
 /** At most 10 opens a minute (contract 8). */
 const WAIT_MS = { first: 1_000, most: 30_000 };
@@ -19,15 +20,17 @@ const SILENT_MS = 60_000;
 const LONGEST_MS = 3_660_000;
 
 export class Stream {
-  readonly #options: ReconcilerOptions;
+  readonly #ingest: IngestStore;
+  readonly #log: Logger;
   readonly #exchange: Exchange;
   readonly #abort = new AbortController();
   readonly #loop = startLoop(() => this.#step());
   #failures = 0;
   #after: Cursor | null = null;
 
-  constructor(options: ReconcilerOptions, exchange: Exchange) {
-    this.#options = options;
+  constructor(ingest: IngestStore, log: Logger, exchange: Exchange) {
+    this.#ingest = ingest;
+    this.#log = log;
     this.#exchange = exchange;
   }
 
@@ -38,7 +41,6 @@ export class Stream {
 
   /** One connection. Returns the milliseconds until the next. */
   async #step(): Promise<number> {
-    const { log } = this.#options;
     try {
       await this.#connect();
     } catch (error) {
@@ -46,10 +48,10 @@ export class Stream {
       const status = error instanceof ServiceError ? error.status : 0;
       if (isLost(error)) this.#after = null;
       else if (status === 401 || status === 403) {
-        log.error({ why }, 'the stream is refused: replay goes on alone');
+        this.#log.error({ why }, 'the stream is refused: replay goes on alone');
         return Infinity;
       }
-      log.debug({ why }, 'the stream was lost');
+      this.#log.debug({ why }, 'the stream was lost');
     }
     return Math.min(WAIT_MS.most, WAIT_MS.first * 2 ** this.#failures++);
   }
@@ -86,7 +88,7 @@ export class Stream {
       readings.push(readItem('stream', cursor, data));
       this.#after = cursor;
     }
-    if (readings.length > 0) await this.#options.store.ingest.accept({ readings });
+    if (readings.length > 0) await this.#ingest.accept({ readings });
     return messages.some(({ event }) => event === 'end' || event === 'error');
   }
 }

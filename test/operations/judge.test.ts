@@ -93,7 +93,7 @@ test.each<[string, Partial<Facts>, string]>([
   ['a gap', { gaps: 2 }, 'gap critical'],
   ['a contradiction', { conflictAt: LATE }, 'conflict critical'],
   ['a broken file', crm({ state: 'broken', fault: 'x', dueSince: 1 }), 'handler_broken critical'],
-  ['a missing file', crm({ state: 'missing', dueSince: 1 }), 'handler_missing warning'],
+  ['a missing file', crm({ state: 'missing', dueSince: 1 }), 'handler_broken warning'],
   ['a handler that fails, so work is due', crm({ failing, dueSince: LATE }), 'handler_failing warning'],
   ['a paused handler with old work', crm({ paused: true, dueSince: 1 }), ''],
   ['run down, so work is due', { ...processes({ run: 'down' }), ...crm({ dueSince: 1 }) }, 'process_down critical'],

@@ -1,8 +1,6 @@
 // The stream: what it stores, where it goes on, and what it does when it is refused.
 import { expect, onTestFinished, test } from 'vitest';
-import { systemClock as clock } from '../../src/base/clock.ts';
 import { createLog } from '../../src/base/log.ts';
-import { loadConfig } from '../../src/config.ts';
 import { Stream } from '../../src/reconcile/stream.ts';
 import { createExchange } from '../../src/service/exchange.ts';
 import { until } from '../harness.ts';
@@ -25,9 +23,8 @@ test('what fails is tried again; what comes is stored, and after an end it goes 
     asked.push([request.url, request.headers['last-event-id']]);
     answers.shift()?.(response);
   });
-  const env = { WEBHOOK_SECRET: 'whsec_a', API_BASE_URL: `${url}v1`, API_KEY: 'svc_live_a', STREAM: 'on' };
-  const options = { store: world.store, config: loadConfig(env), clock, log: createLog('test', 'silent') };
-  const stream = new Stream(options, createExchange({ baseUrl: env.API_BASE_URL, apiKey: env.API_KEY }));
+  const exchange = createExchange({ baseUrl: `${url}v1`, apiKey: 'svc_live_a' });
+  const stream = new Stream(world.store.ingest, createLog('test', 'silent'), exchange);
   onTestFinished(() => stream.stop());
   await until('the second event', () => stored(world).length === 2);
   expect(stored(world)).toEqual([1, 2]);

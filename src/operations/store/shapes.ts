@@ -39,6 +39,12 @@ export interface Alarm {
   text: string;
 }
 
+/** Bytes: of the store's log, and free on its disk. */
+export interface Disk {
+  logBytes: number;
+  freeBytes: number;
+}
+
 /** One snapshot, cheap with any number of rows. */
 export interface Facts {
   at: number;
