@@ -57,7 +57,7 @@ export async function startKit({ edition = 'second', handlers = {}, env = {}, ..
   async function start(more: Record<string, string> = {}): Promise<number> {
     const began = clock.monotonic();
     // A group of its own, so that all its processes can be killed at once.
-    const [command = '', ...args] = [...(options.under ?? []), process.execPath, ...argsOf(root)];
+    const [command = '', ...args] = [...(options.under ?? []), ...startOf(root)];
     const child = spawn(command, args, { cwd: folder, detached: true, env: { ...all, ...more } });
     main = child;
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (output += part.toString()));
@@ -130,13 +130,11 @@ export async function deliver(url: string, event: Record<string, unknown>): Prom
   return (await fetch(url, { method: 'POST', body, headers, signal: AbortSignal.timeout(30_000) })).status;
 }
 
-/** What `npm start` gives to node, with absolute paths: the working folder is another, so that no `.env` is read. */
-function argsOf(root: string): string[] {
+/** `npm start` with absolute paths: the working folder is another, so that no `.env` is read. */
+function startOf(root: string): string[] {
   const { scripts } = JSON.parse(textOf(join(root, 'package.json'))) as { scripts: { start: string } };
-  return scripts.start
-    .split(' ')
-    .slice(2)
-    .map((word) => (existsSync(join(root, word)) ? join(root, word) : word));
+  const words = scripts.start.split(' ').slice(1);
+  return words.map((word) => (existsSync(join(root, word)) ? join(root, word) : word));
 }
 
 /** A process and its descendants. */

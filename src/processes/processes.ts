@@ -13,7 +13,7 @@ const SLOTS = 8;
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const NODE = {
   // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost. The
-  // main process has its limit from `npm start`: 80,000 events took it to 193 MB without, to 92 with it.
+  // main process has its limit in main.ts: 80,000 events took it to 193 MB without, to 92 with it.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
