@@ -3,6 +3,7 @@
 import module from 'node:module';
 import { fileURLToPath } from 'node:url';
 
+process.umask(0o077);
 process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url));
 module.enableCompileCache(process.env['NODE_COMPILE_CACHE']);
 await import('./processes/start.ts');

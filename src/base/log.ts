@@ -5,7 +5,6 @@ import { masked } from './secrets.ts';
 
 export type { Logger };
 
-/** JSON lines. For people: `npm start | npx pino-pretty`. */
 export function createLog(role: string, level: string): Logger {
   const destination = pino.destination({ fd: 1, sync: true });
   destination.on('error', (error: NodeJS.ErrnoException) => {

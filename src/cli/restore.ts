@@ -1,9 +1,9 @@
 // Puts a backup in the store's place while no kit runs. The old store stays beside it.
-import { copyFileSync, existsSync, linkSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
-import { orUndefined } from '../base/errors.ts';
+import { describe, orUndefined } from '../base/errors.ts';
 import { define, Refused } from '../operations/define.ts';
 import { verify } from '../operations/store/copy.ts';
 import { Db } from '../store/sqlite/database.ts';
@@ -16,36 +16,38 @@ export const restore = define({
   first: ['file'],
   access: 'change',
   async run({ config, clock }, { file }) {
+    process.umask(0o077);
     const backup = resolve(file);
     const { storePath: store } = config();
     if (!existsSync(backup)) throw new Refused(`there is no file ${backup}`);
     const lock = lockBeside(store);
+    // While it is there, no kit starts.
     const fresh = `${store}-restoring`;
     const old = `${store}.before-${(iso(clock.now()) ?? '').slice(0, 19).replaceAll(':', '-')}`;
-    try {
-      copyFileSync(backup, fresh);
-      verify(fresh);
-      // One file then holds the old store, if it is sound.
-      if (existsSync(store)) orUndefined(() => emptyLog(store));
-      if (existsSync(store)) linkSync(store, old);
-      for (const suffix of ['-wal', '-shm'])
-        if (existsSync(`${store}${suffix}`)) renameSync(`${store}${suffix}`, `${old}${suffix}`);
-      renameSync(fresh, store);
-    } finally {
-      rmSync(fresh, { force: true });
-      lock.close();
-    }
-    return {
-      store,
-      old: existsSync(old) ? old : null,
-      words:
-        'Start the kit: replay fetches what came since, and handlers run on it again. What was erased or paused since the backup is so no more',
-    };
+    copy(backup, fresh);
+    if (existsSync(store) && orUndefined(() => copy(store, old)) === undefined)
+      for (const suffix of ['', '-wal'])
+        if (existsSync(`${store}${suffix}`)) copyFileSync(`${store}${suffix}`, `${old}${suffix}`);
+    for (const suffix of ['-wal', '-shm']) rmSync(`${store}${suffix}`, { force: true });
+    renameSync(fresh, store);
+    lock.close();
+    const words =
+      'Start the kit: replay fetches what came since, and handlers run on it again. What was erased or paused since the backup is so no more';
+    return { store, old: existsSync(old) ? old : null, words };
   },
 });
 
-function emptyLog(store: string): void {
-  const db = new Db(store, { readonly: false });
-  db.raw.pragma('wal_checkpoint(truncate)');
-  db.close();
+/** With its log, as one file. Throws Refused, and then there is no copy. */
+function copy(from: string, to: string): true {
+  rmSync(to, { force: true });
+  try {
+    const db = new Db(from, { readonly: true });
+    db.raw.prepare('vacuum into ?').run(to);
+    db.close();
+    verify(to);
+    return true;
+  } catch (error) {
+    rmSync(to, { force: true });
+    throw new Refused(`${from}: ${describe(error).message}`);
+  }
 }

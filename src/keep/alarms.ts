@@ -31,8 +31,7 @@ export function createAlarms({ read, admin, config, clock, log }: Keep): Step {
       for (const { name, about, level, text } of raised) log.warn({ alarm: name, about, level }, text);
       for (const { name, about } of cleared) log.info({ alarm: name, about }, 'the alarm is over');
     }
-    const posted = await tell(list, known);
-    for (const alarm of posted) await admin.posted(alarm);
+    for (const alarm of await tell(list, known)) await admin.posted(alarm);
     return STEP_MS;
   };
 }

@@ -1,6 +1,6 @@
 // A backup each day, if BACKUP_DIR is set. After a failure it is tried again each hour.
 import { describe } from '../base/errors.ts';
-import { backupOf, DAY_MS, HOUR_MS, MINUTE_MS, type BackupState } from '../operations/judge.ts';
+import { backupOf, DAY_MS, HOUR_MS, MINUTE_MS } from '../operations/judge.ts';
 import { copyStore } from '../operations/store/copy.ts';
 import type { Keep, Step } from './keep.ts';
 
@@ -16,15 +16,14 @@ export function createBackups({ read, admin, config, clock, log }: Keep): Step {
     const now = clock.now();
     const isFresh = last !== null && Math.abs(now - (last.verifiedAt ?? 0)) < DAY_MS;
     if (isFresh || clock.monotonic() - failedAt < HOUR_MS) return MINUTE_MS;
-    const state: BackupState = { since: last?.since ?? now, verifiedAt: null, file: null, error: null };
     try {
       const file = await copyStore(storePath, folder, now);
-      await admin.tell('backup', { ...state, verifiedAt: now, file });
+      await admin.tell('backup', { since: now, verifiedAt: now, file, error: null });
       log.info({ file }, 'a backup was written and verified');
     } catch (error) {
       failedAt = clock.monotonic();
       const { message } = describe(error);
-      await admin.tell('backup', { ...state, ...last, error: message });
+      await admin.tell('backup', { since: now, verifiedAt: null, file: null, ...last, error: message });
       log.warn({ why: message }, 'no backup was written: trying again in an hour');
     }
     return MINUTE_MS;

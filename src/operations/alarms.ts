@@ -8,20 +8,17 @@ import {
   duration,
   failureOf,
   failuresOf,
-  HOUR_MS,
   kitOf,
-  MINUTE_MS,
   NOT_RUNNING,
   reconcileOf,
   refusedWords,
   RUN_DOWN,
-  SECOND_MS,
 } from './judge.ts';
 import type { Alarm, Disk, Facts, HandlerFacts } from './store/shapes.ts';
 
 /** The service switches the webhook off at 15 (contract 3.2). */
 const FAILURES = { warning: 3, critical: 10, off: 15 };
-const LATE_MS = { waiting: 5 * MINUTE_MS, strict: 5 * MINUTE_MS, process: 30 * SECOND_MS };
+const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000 };
 
 /** Bytes. */
 const LOG = 64 * 2 ** 20;
@@ -61,7 +58,9 @@ function ofDeliveries(facts: Facts): Told[] {
   const failures = failuresOf(facts);
   if (failures < FAILURES.warning) return [];
   const off =
-    failures >= FAILURES.off ? ' The service has switched the webhook off by now: enable it there afterwards.' : '';
+    failures >= FAILURES.off
+      ? ' If the service sent them, it has switched the webhook off by now: enable it there afterwards.'
+      : '';
   const level = failures >= FAILURES.critical ? 'critical' : 'warning';
   return [alarm('deliveries_refused', level, `${refusedWords(facts)}${off}`)];
 }
@@ -70,7 +69,7 @@ function ofHistory(facts: Facts): Told[] {
   const { state, reason, lastAt } = reconcileOf(facts);
   const found: Told[] = [];
   if (state === 'stopped') {
-    const words = `History is not read: ${reason ?? 'the service refuses it'}. Then`;
+    const words = `History is not read: ${reason ?? 'the service refuses it'}. Send SIGHUP, or if the key is right again`;
     found.push(alarm('replay_stopped', 'critical', words, does('reconcile')));
   } else if (state === 'backing-off' && facts.at - (lastAt ?? 0) > LATE_MS.strict) {
     const when = lastAt === null ? 'never read' : `last read ${duration(facts.at - lastAt)} ago`;
@@ -79,7 +78,7 @@ function ofHistory(facts: Facts): Told[] {
   } else found.push(...ofHeld(facts));
   if (facts.gaps > 0) {
     const words = `${count(facts.gaps, 'stretch', 'stretches')} of history cannot be fetched any more`;
-    found.push(alarm('gap', 'critical', words, does('reconcile')));
+    found.push(alarm('gap', 'critical', words, does('events', { type: 'kit.gap' })));
   }
   if (isSilent(facts)) {
     const words = 'Events come by replay and none by webhook: the webhook is off or unreachable. See it at the service';
@@ -100,7 +99,7 @@ function ofHeld({ handlers, at }: Facts): Told[] {
 function isSilent({ state, at }: Facts): boolean {
   const accepted = Number(state['last_accepted_at'] ?? 0);
   const recovered = (state['reconcile'] as { recoveredAt?: number | null } | undefined)?.recoveredAt ?? 0;
-  return recovered - accepted > 2 * MINUTE_MS && at - recovered < HOUR_MS;
+  return recovered - accepted > 120_000 && at - recovered < 3_600_000;
 }
 
 function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {

@@ -18,6 +18,8 @@ export const erase = define({
       throw new Refused('name whose messages: either --sender or --event');
     const what = event === undefined ? { text: sender ?? '' } : { event: await eventNamed(context, event) };
     const erased = await context.admin.erase(what);
+    // Until then the log holds what was erased.
+    for (let n = 0; n < 50 && (await context.admin.checkpoint('truncate')) === null; n++);
     const mayComeBack = sender !== undefined && reconcileOf(await context.read.facts()).state === 'running';
     const words = mayComeBack
       ? 'History is being read and may bring more: erase again when npx kit status no longer says so'
@@ -30,13 +32,14 @@ export const erase = define({
 export const backup = define({
   name: 'backup',
   about: 'copies the store into BACKUP_DIR and verifies the copy, while the kit runs',
-  args: z.object({ to: z.string().min(1).optional().describe('a folder other than BACKUP_DIR') }),
+  args: z.object({}),
   access: 'change',
-  async run({ config, clock }, { to }) {
-    const { storePath, BACKUP_DIR: folder = to } = config();
-    const into = to ?? folder;
-    if (into === undefined) throw new Refused('say where: set BACKUP_DIR, or name a folder with --to');
-    const file = await copyStore(storePath, into, clock.now());
+  async run({ admin, config, clock }) {
+    const { storePath, BACKUP_DIR: folder } = config();
+    if (folder === undefined) throw new Refused('say where: set BACKUP_DIR');
+    const at = clock.now();
+    const file = await copyStore(storePath, folder, at);
+    await admin.tell('backup', { since: at, verifiedAt: at, file, error: null });
     return { file, words: 'It holds messages: keep it as safe as the store. npx kit restore puts it back' };
   },
 });

@@ -27,10 +27,8 @@ const LARGE = 1_100_000;
 
 export const ANSWERS: Record<string, string> = {
   '401': 'the signature is refused',
-  '403': 'it is refused before it reaches the kit: see the proxy',
   '404': 'nothing is at this path: compare WEBHOOK_PATH',
   '413': 'the proxy limits bodies: let it pass 12 MiB',
-  '415': 'the body came compressed: let the proxy pass it as it is',
   '503': 'the store cannot be written, or the kit stops: see its log',
   ECONNREFUSED: 'nothing listens there',
   ENOTFOUND: 'the name is not known: see DNS',
@@ -106,7 +104,8 @@ export const doctor = define({
       ...(level === 'critical' ? fault(text) : warning(text)),
     }));
     const { level, text } = headlineOf(facts, []);
-    const rows = [{ check: 'status', ...(level === 'critical' ? fault(text) : ok(text)) }, ...stands];
+    const judged = { ok, busy: ok, warning, critical: fault }[level](text);
+    const rows = [{ check: 'status', ...judged }, ...stands];
     for (const [check, run] of Object.entries(CHECKS))
       rows.push({ check, ...(await run(context, config).catch((error: unknown) => fault(describe(error).message))) });
     return rows;

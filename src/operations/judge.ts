@@ -86,7 +86,7 @@ const REFUSED: Record<string, string> = {
   clock_skew: 'the clock of this machine is wrong. Synchronise it',
   store: 'the store cannot be written. See the disk: df -h',
   no_room: 'too many large bodies come at once. Let the proxy limit them',
-  body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it: the service may send 12 MiB',
+  body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it and restart: the service may send 12 MiB',
   content_encoding: 'their bodies are compressed. Let the proxy pass them as they come',
   body_stalled: 'their bodies stop on the way. See the proxy and the network',
 };
@@ -110,8 +110,10 @@ export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFac
 /** The one sentence that a person reads first. It names the thing. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   const { processes } = kitOf(facts);
-  if (processes.receive === 'down') return { level: 'critical', text: NOT_RUNNING };
-  const [worst] = alarms.toSorted((a, b) => Number(b.level === 'critical') - Number(a.level === 'critical'));
+  // A full disk also keeps the kit from saying that it runs.
+  const full = alarms.find(({ name }) => name === 'disk_full');
+  if (processes.receive === 'down' && !full) return { level: 'critical', text: NOT_RUNNING };
+  const worst = full ?? alarms.find(({ level }) => level === 'critical') ?? alarms[0];
   if (worst) return { level: worst.level, text: worst.text };
   if (failuresOf(facts) > 0) return { level: 'warning', text: refusedWords(facts) };
   // At the start they come a moment later.

@@ -50,12 +50,6 @@ export const explain = define({
     const pending = facts.handlers.filter(({ position }) => position < event.seq).map(({ name: handler }) => handler);
     return { ...(data && { body }), event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending };
   },
-  show: ({ event, tasks: list, ...rest }) => ({
-    ...event,
-    ...rest,
-    tasks: list.map(({ failures, ...task }) => ({ ...task, failures: failures.length })),
-    failedAttempts: list.flatMap(({ handler, failures }) => failures.map((one) => ({ handler, ...one }))),
-  }),
 });
 
 function rowOf(task: TaskLine, facts: Facts, now: number) {

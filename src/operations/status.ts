@@ -4,17 +4,7 @@ import { iso } from '../base/clock.ts';
 import { alarmsOf } from './alarms.ts';
 import { flag } from './arguments.ts';
 import { define, Refused } from './define.ts';
-import {
-  behindOf,
-  DAY_MS,
-  failuresOf,
-  handlerState,
-  headlineOf,
-  kitOf,
-  MINUTE_MS,
-  reconcileOf,
-  totalOf,
-} from './judge.ts';
+import { behindOf, DAY_MS, failuresOf, handlerState, headlineOf, kitOf, reconcileOf, totalOf } from './judge.ts';
 import type { Disk, Facts, Sample } from './store/shapes.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
@@ -59,7 +49,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
 }
 
 const GROWING = ['events', 'duplicates', 'refused', 'done', 'failed'] as const;
-const QUARTER_MS = 15 * MINUTE_MS;
+const QUARTER_MS = 900_000;
 
 /** What came in each quarter of an hour, and what stood at its end. Samples hold sums since the store began. */
 export function chartsOf(samples: (Sample & { at: number })[]) {

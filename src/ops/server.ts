@@ -15,6 +15,7 @@ import { argumentsOf, checked, Refused, type Operation, type OperationContext } 
 import { kitOf } from '../operations/judge.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 import { listen } from '../receive/server.ts';
+import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
 import { refusal } from './access.ts';
 
@@ -100,6 +101,7 @@ function createApp(router: Router, log: Logger): Koa {
     } catch (error) {
       const { status = 500, message } = error as { status?: number; message: string };
       if (error instanceof Refused) return answer(ctx, 400, { error: message });
+      if (error instanceof StoreError) return answer(ctx, 503, { error: message });
       if (status >= 400 && status < 500)
         return answer(ctx, status, { error: 'the body must be a JSON object of 64 KiB at most' });
       log.error(loggable(error), 'an ops request failed');
@@ -142,9 +144,7 @@ async function answer(ctx: Context, status: number, body: unknown): Promise<void
 }
 
 function addProbes(router: Router, read: PeopleStore['read']): void {
-  router.get('/livez', (ctx) => {
-    ctx.body = 'alive\n';
-  });
+  router.get('/livez', (ctx) => void (ctx.body = 'alive\n'));
   router.get('/readyz', async (ctx) => {
     const { processes } = kitOf(await read.facts());
     ctx.status = processes.receive === 'up' ? 200 : 503;

@@ -60,9 +60,9 @@ async function start(): Promise<void> {
     receiver.stopSoon();
     await Promise.all([processes.stop(), sleep(NOTICE_MS)]);
     await Promise.race([receiver.drain(), sleep(DRAIN_MS)]);
+    receiver.set('kit', { at: 0 });
     await Promise.race([receiver.flush(), sleep(DRAIN_MS)]);
     taken.release();
-    log.info('stopped');
     process.exit(EXIT.done);
   }
 
@@ -78,7 +78,7 @@ async function start(): Promise<void> {
     }
     newest = taken.newest();
     await processes.reload();
-    log.info('reloaded: secrets, handlers and variables are those of now; PORT and HOST need a restart');
+    log.info('reloaded; DATABASE_URL and the public listener need a restart');
   }
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;

@@ -18,7 +18,6 @@ export interface SupervisedOptions {
   role: string;
   /** Relative to src. */
   entry: string;
-  /** Options of node. */
   node: string[];
   /** At each start. `restart`: this main process has had this role before. */
   args: (restart: boolean) => string[];

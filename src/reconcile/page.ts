@@ -60,15 +60,16 @@ function pageOf(answer: Plain, after: Cursor | null, limit: number): Page {
   const aside: Reading[] = [];
   for (const item of events) {
     const cursor = parseCursor((item as { cursor?: unknown } | null)?.cursor);
-    if (cursor === undefined) aside.push(unreadable(item, null, 'the replay item has no readable cursor'));
-    else if (after === null || isBehind(after, cursor)) items.set(cursor, item);
+    if (cursor === undefined && aside.length < 10)
+      aside.push(unreadable(item, null, 'the replay item has no readable cursor'));
+    if (cursor !== undefined && (after === null || isBehind(after, cursor))) items.set(cursor, item);
   }
   // Never more than was asked for: what comes after is read again.
   const cursors = [...items.keys()].toSorted(compareCursors).slice(0, limit);
   const readings = cursors.map((cursor) => readOne(items.get(cursor), cursor));
   const hasMore = has_more || items.size > limit;
   return {
-    readings: [...readings, ...aside.slice(0, 10)],
+    readings: [...readings, ...aside],
     cursors,
     next: parseCursor(next_cursor) ?? null,
     hasMore,

@@ -97,6 +97,7 @@ export class Reconciler {
     const told = (await this.#store.told()) as Partial<Told> | undefined;
     this.#told = { ...this.#told, ...told, state: 'idle', reason: null, fetched: 0 };
     this.#isBegun = true;
+    await this.#tell({});
   }
 
   /** One pass. `whole`: with the overlap. */
@@ -132,7 +133,8 @@ export class Reconciler {
     const told = this.#told;
     told.recovered += recovered;
     told.fetched += fetched;
-    if (recovered > 0) told.recoveredAt = this.#pass.clock.now();
+    // The first pass brings what came while the kit was down, which no webhook could bring.
+    if (recovered > 0 && this.#nextAt > 0) told.recoveredAt = this.#pass.clock.now();
     // A short pass is not worth a word.
     if (fetched > 0) await this.#tell({ state: 'running' });
   }

@@ -8,11 +8,14 @@ import type { Reading } from '../wire/event.ts';
 /** Stored events that a pass looks back over: ten pages. */
 const BACK = 10_000;
 
+/** Without those of `npx kit trigger`, which prove nothing. */
+const SERVICES = `select cast(cursor as text) from events where cursor is not null and coalesce(id, '') not like 'kit!_%' escape '!'`;
+
 const statements = (db: Db) => {
   const cursor = (sql: string) => db.value<Cursor | null>(sql);
   return {
-    lowest: cursor('select cast(min(cursor) as text) from events'),
-    newest: cursor('select cast(max(cursor) as text) from events'),
+    lowest: cursor(`${SERVICES} order by events.cursor limit 1`),
+    newest: cursor(`${SERVICES} order by events.cursor desc limit 1`),
     recent: cursor(`select cast(min(c) as text) from (select cursor as c, received_at as at from events
       where cursor <= cast(? as integer) order by cursor desc limit ${BACK}) where at >= ?`),
     below: cursor('select cast(max(cursor) as text) from events where cursor < cast(? as integer)'),
@@ -91,7 +94,7 @@ export class ReplayStore {
       const isKnown = this.#sql.isOpen.get() !== undefined;
       if (isKnown && upTo !== null) this.#sql.endGap.run(upTo);
       if (!isKnown) this.#sql.openGap.run(after, upTo, reason, this.#clock.now());
-      if (upTo !== null) this.#state.setCursor('watermark', upTo);
+      if (upTo !== null && isBehind(this.#state.cursor('watermark'), upTo)) this.#state.setCursor('watermark', upTo);
     });
   }
 

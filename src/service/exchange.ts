@@ -1,6 +1,6 @@
 // Makes one request to the service and reads its answer (contract 4.1, 5.1): sends the key, limits time and size, follows
 // no redirects, and throws ServiceError. pace.ts says when, and service.ts knows what operations mean.
-import { orUndefined } from '../base/errors.ts';
+import { isObject, parseJsonText } from '../wire/json.ts';
 import { errorOf, failureOf, unreadable, type Asked } from './errors.ts';
 
 export type Plain = Record<string, unknown>;
@@ -75,8 +75,7 @@ function limited(response: Response, ask: Ask): Response {
 
 /** Reads an answer that is a JSON object. */
 export async function readObject(answer: Response, ask: Ask): Promise<Plain> {
-  const text = await answer.text();
-  const value = orUndefined(() => JSON.parse(text) as unknown);
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Plain;
+  const parsed = parseJsonText(await answer.text());
+  if (parsed.ok && isObject(parsed.value)) return parsed.value;
   throw unreadable(ask, answer, 'was not answered with a JSON object: see API_BASE_URL');
 }

@@ -63,7 +63,8 @@ function restored(world: World, file: string): Promise<unknown> {
 test('a backup holds what was there, seven stay, and restoring keeps the old store beside it', async () => {
   const world = await worldOf();
   const folder = createFolder();
-  const backUp = async () => (await ask<{ file: string }>(world, 'backup', { to: folder }, world.file)).file;
+  const backUp = async () =>
+    (await ask<{ file: string }>(world, 'backup', {}, world.file, { BACKUP_DIR: folder })).file;
   const first = await backUp();
   const others = Array.from({ length: 6 }, (_, n) => first.replace('.db', `-${n}.db`));
   for (const file of others) writeFileSync(file, '');

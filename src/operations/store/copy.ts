@@ -3,25 +3,17 @@
 import Database from 'better-sqlite3';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import {
-  closeSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statfsSync,
-  statSync,
-} from 'node:fs';
+import * as fs from 'node:fs';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { iso } from '../../base/clock.ts';
 import { describe, EXIT } from '../../base/errors.ts';
+import { SCHEMA } from '../../store/sqlite/open.ts';
 import { StoreError } from '../../store/store.ts';
 
 const run = promisify(execFile);
 const KEPT = 7;
+const LIMIT_MS = 3_600_000;
 /** Bytes that a copy leaves free. */
 const LEFT = 640 * 2 ** 20;
 
@@ -31,33 +23,31 @@ export async function copyStore(store: string, folder: string, now: number): Pro
   const args = [import.meta.filename, store, resolve(folder), moment];
   try {
     // The environment holds secrets, which a copy does not need.
-    return (await run(process.execPath, args, { env: {} })).stdout.trim();
+    return (await run(process.execPath, args, { env: {}, timeout: LIMIT_MS })).stdout.trim();
   } catch (error) {
     const { stderr = '' } = error as { stderr?: string };
-    throw new StoreError(
-      'io',
-      `no backup was written: ${stderr.trim() || 'the process that copies was killed: see dmesg'}`,
-    );
+    const why = stderr.trim() || 'the process that copies was killed: see dmesg';
+    throw new StoreError('io', `no backup was written: ${why}`);
   }
 }
 
 function copy(store: string, folder: string, moment: string): string {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
   const db = new Database(store, { readonly: true, fileMustExist: true });
   const key = String(db.prepare("select value from state where name = 'lane_key'").pluck().get());
   // A new store never pushes out the copies of the one that was lost.
   const own = `kit-${createHash('sha256').update(key).digest('hex').slice(0, 8)}-`;
   const names = (end: string): string[] =>
-    readdirSync(folder).filter((name) => name.startsWith(own) && name.endsWith(end));
-  for (const name of names('.part')) rmSync(join(folder, name));
-  const { bavail, bsize } = statfsSync(folder);
-  if (bavail * bsize < statSync(store).size + LEFT) throw new Error(`${folder} has no room for it`);
+    fs.readdirSync(folder).filter((name) => name.startsWith(own) && name.endsWith(end));
+  for (const name of names('.part')) fs.rmSync(join(folder, name));
+  const { bavail, bsize } = fs.statfsSync(folder);
+  if (bavail * bsize < fs.statSync(store).size + LEFT) throw new Error(`${folder} has no room for it`);
   const file = join(folder, `${own}${moment}.db`);
   db.prepare('vacuum into ?').run(`${file}.part`);
   db.close();
   verify(`${file}.part`);
-  renameSync(`${file}.part`, file);
-  for (const name of names('.db').toSorted().slice(0, -KEPT)) rmSync(join(folder, name));
+  fs.renameSync(`${file}.part`, file);
+  for (const name of names('.db').toSorted().slice(0, -KEPT)) fs.rmSync(join(folder, name));
   return file;
 }
 
@@ -65,17 +55,18 @@ function copy(store: string, folder: string, moment: string): string {
 export function verify(file: string): void {
   const db = new Database(file, { readonly: true, fileMustExist: true });
   const found = db.pragma('integrity_check(1)', { simple: true });
-  const tables = db.prepare("select 1 from sqlite_schema where name = 'lanes'").get();
+  const version = db.pragma('user_version', { simple: true });
   db.close();
   if (found !== 'ok') throw new Error(`${file} is damaged: ${String(found)}`);
-  if (!tables) throw new Error(`${file} is no store of this kit`);
-  const opened = openSync(file, 'r+');
-  fsyncSync(opened);
-  closeSync(opened);
+  if (version !== SCHEMA) throw new Error(`${file} is no store of this kit`);
+  const opened = fs.openSync(file, 'r+');
+  fs.fsyncSync(opened);
+  fs.closeSync(opened);
 }
 
 if (process.argv[1] === import.meta.filename) {
   const [, , store = '', folder = '', moment = ''] = process.argv;
+  process.umask(0o077);
   try {
     console.log(copy(store, folder, moment));
   } catch (error) {

@@ -21,9 +21,9 @@ export interface HandlerFacts {
   dead: number;
   /** Attempts that failed. */
   failed: number;
-  /** Lanes whose tasks fail now (of the first thousand tasks), and since when. Null: none. */
+  /** Lanes whose tasks fail now (of the first thousand tasks; those that stepped aside are one), and since when. */
   failing: { lanes: number; since: number } | null;
-  /** Tasks of its latest 200 events that ended within the last hour, and how many of them as dead letters. */
+  /** Tasks of its latest 1,000 numbers of events that ended within the last hour, and how many of them as dead letters. */
   recent: { ended: number; dead: number };
   /** Since when its longest waiting lane or event is due. Null: none is. */
   dueSince: number | null;

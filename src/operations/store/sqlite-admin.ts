@@ -13,7 +13,6 @@ import type { State } from '../../store/sqlite/state.ts';
 const CHECKPOINT_MS = 100;
 /** One page in the log. */
 const FRAME_BYTES = 4_096 + 24;
-const WEEK_MS = 7 * 86_400_000;
 
 type Wish = { [Name in keyof TaskFilter]?: TaskFilter[Name] | null };
 type WaitingRow = { event: number; handler: number };
@@ -186,7 +185,7 @@ export class Admin {
     return this.#db.write(() => {
       const at = Math.floor(this.#clock.now() / 60_000) * 60_000;
       this.#sql.sample.run({ ...sample, at });
-      this.#sql.oldSamples.run(at - WEEK_MS);
+      this.#sql.oldSamples.run(at - 7 * 86_400_000);
     });
   }
 

@@ -1,9 +1,15 @@
 // Erasing: events lose what they hold, and so does what is known about them. Their rows stay.
+import { orUndefined } from '../../base/errors.ts';
 import type { Db } from '../../store/sqlite/database.ts';
 import { createWalk } from './walk.ts';
 
 const statements = (db: Db) => ({
-  holding: db.value<number>('select seq from events where seq > ? and seq <= ? and instr(body, ?) > 0'),
+  /** What is escaped may be the same text. */
+  holding: db.sql<{
+    seq: number;
+    body: string | null;
+  }>(`select seq, iif(instr(body, @text) > 0, null, cast(body as text)) as body
+    from events where seq > @from and seq <= @to and (instr(body, @text) > 0 or instr(body, cast('\\u' as blob)) > 0)`),
   event: db.sql('update events set body = null where seq = ? and body is not null'),
   tasks: db.sql("update tasks set notes = null, error = iif(error is null, null, 'erased') where event = ?"),
   attempts: db.sql("update attempts set error = 'erased' where event = ?"),
@@ -38,10 +44,13 @@ export function createErasing(db: Db) {
     }
     const bytes = Buffer.from(JSON.stringify(what.text));
     await walk(async (from, to) => {
-      const found = await db.query(() => sql.holding.all(from, to, bytes));
-      if (found.length > 0) await erase(found);
+      const rows = await db.query(() => sql.holding.all({ from, to, text: bytes }));
+      const found = rows.filter(({ body }) => body === null || plain(body).includes(bytes.toString()));
+      if (found.length > 0) await erase(found.map(({ seq }) => seq));
     });
     erased.quarantined += await db.write(() => sql.quarantine.run(bytes).changes);
     return erased;
   };
 }
+
+const plain = (body: string): string => JSON.stringify(orUndefined(() => JSON.parse(body) as unknown)) ?? '';

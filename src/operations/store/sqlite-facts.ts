@@ -8,8 +8,7 @@ import { createState } from '../../store/sqlite/state.ts';
 
 /** Failing tasks that are looked at to count their lanes. */
 const FAILING = 1_000;
-/** Events and milliseconds. */
-const RECENT = { events: 200, ms: 3_600_000 };
+const RECENT = { events: 1_000, ms: 3_600_000 };
 
 type Judged = Pick<HandlerFacts, 'failing' | 'recent' | 'dueSince' | 'heldSince'>;
 type HandlerRow = Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number };
@@ -20,8 +19,9 @@ const statements = (db: Db) => ({
   ),
   failing: db.sql<{
     lanes: number;
+    aside: number;
     since: number | null;
-  }>(`select count(distinct lane) as lanes, min(failed_at) as since
+  }>(`select count(distinct max(lane, -1)) as lanes, min(failed_at) as since
     from (select lane, failed_at from tasks where handler = ? and state = 0 and failed_at is not null
       order by failed_at limit ${FAILING})`),
   recent: db.sql<HandlerFacts['recent']>(`select count(*) as ended, coalesce(sum(state = 3), 0) as dead

@@ -51,7 +51,7 @@ export function createPruning(db: Db, state: State) {
       if (cursor !== null && (floor === null || BigInt(cursor) > BigInt(floor))) floor = cursor;
     }
     counts.write();
-    state.count({ events: -events.length, pruned_done: done });
+    state.count({ events: -events.length, pruned: events.length, pruned_done: done });
     if (floor !== null) state.setCursor('floor', floor);
   }
 

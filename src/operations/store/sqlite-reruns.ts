@@ -63,7 +63,7 @@ const statements = (db: Db) => ({
     where event = @event and handler = @handler and state >= @least`),
   stateOf: db.value<number>('select state from tasks where event = ? and handler = ?'),
   go: db.sql(`update reruns set after_cursor = cast(@after as integer), after_seq = @afterSeq, next_at = @nextAt,
-    tasks = tasks + @tasks, ended_at = @endedAt where id = @id`),
+    tasks = tasks + @tasks, ended_at = @endedAt, filter = iif(@endedAt is null, filter, '{}') where id = @id`),
 });
 
 export type Reruns = ReturnType<typeof createReruns>;

@@ -20,7 +20,7 @@ import { Turns } from './turn.ts';
 import type { WorkStore } from '../work.ts';
 
 /** `pragma user_version` of a store that this kit has made. */
-const SCHEMA = 1;
+export const SCHEMA = 1;
 
 /** Deliveries wait for the lock themselves, and see how long. */
 const BUSY_MS = 100;
@@ -97,6 +97,8 @@ export interface Taken {
 export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }): Taken {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
     throw new StoreError('damaged', `${file} is missing, but not its log ${file}-wal: put the file back`);
+  if (existsSync(`${file}-restoring`))
+    throw new StoreError('damaged', `a restore of ${file} was interrupted: run npx kit restore again`);
   const lock = lockBeside(file);
   let current = openSqlite(file, options);
   const { ino, dev } = statSync(file);

@@ -24,7 +24,8 @@ type Owned = Pick<WorkStore, 'note' | 'complete' | 'read' | 'steps' | 'setup'>;
 
 export function createOwned(db: Db, { file, clock, boots, counters: createCounts, settle }: OwnedParts): Owned {
   const notes = db.value<string | null>('select notes from tasks where event = ? and handler = ? and state = 0');
-  const setNotes = db.sql('update tasks set notes = ? where event = ? and handler = ?');
+  const setNotes = db.sql(`update tasks set notes = iif((select body is null from events where seq = event), null, ?)
+    where event = ? and handler = ?`);
   const steps = db.value<string>('select digest from setup_steps where handler = ? order by step');
   const addStep = db.sql('insert into setup_steps values (?, ?, ?, ?)');
   let reader: Db | undefined;

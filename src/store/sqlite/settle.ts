@@ -19,14 +19,15 @@ const heldBy = ({ lane, boot, claim }: Hold): number[] => [lane, boot, claim];
 
 const statements = (db: Db) => ({
   held: db.value<number>(`select 1 from lanes where ${HELD}`),
-  end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1, error = ?
+  end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1, error = iif((select body is null from events where seq = event), 'erased', ?)
     where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})`),
   again: db.sql<{ lane: number; rerun: number }>(`update tasks set due_at = ?, attempts = attempts + ?,
-      failed_at = coalesce(failed_at, ?), error = ?
+      failed_at = coalesce(failed_at, ?), error = iif((select body is null from events where seq = event), 'erased', ?)
     where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})
     returning tasks.lane, rerun`),
   addAttempt: db.sql(`insert into attempts
-    select @event, @handler, coalesce(max(n), 0) + 1, @now, @error from attempts where event = @event and handler = @handler`),
+    select @event, @handler, coalesce(max(n), 0) + 1, @now,
+      iif((select body is null from events where seq = @event), 'erased', @error) from attempts where event = @event and handler = @handler`),
   aside: db.sql('update tasks set lane = ?, late = 1 where event = ? and handler = ?'),
   passed: db.sql(`update lanes set done_cursor = ${PASSED} where ${HELD}`),
   free: db.sql(`update lanes set done_cursor = ${PASSED}, boot = null, claim = null, claimed_to = null,

@@ -51,7 +51,7 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
     },
     /** Writes a test of the handler, under the first name that is free. */
     save({ handler = '', source = '' }: { handler?: string; source?: string }) {
-      if (!/^[\w.-]{1,100}$/.test(handler)) throw new Error('this is no name of a handler');
+      if (!/^\w[\w.-]{0,99}$/.test(handler)) throw new Error('this is no name of a handler');
       const fileOf = (n: number): string => `test/handlers/${handler}${n > 1 ? `-${n}` : ''}.test.ts`;
       let n = 1;
       while (existsSync(new URL(fileOf(n), ROOT))) n++;
