@@ -1,4 +1,5 @@
 // Erasing, backing up and restoring, and the doctor: on real files, and by real HTTP.
+import Database from 'better-sqlite3';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -6,7 +7,8 @@ import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { restore } from '../../src/cli/restore.ts';
-import { createFolder, createWorld, type World } from '../store/fixture.ts';
+import { takeStore } from '../../src/store/sqlite/open.ts';
+import { createFolder, createWorld, WINDOW, type World } from '../store/fixture.ts';
 import { ask, report } from './fixture.ts';
 
 const SENDER = '15550100';
@@ -44,6 +46,22 @@ test('a person is erased from events, quarantine and errors; the rows stay, and 
   ]);
 });
 
+test('an escaped number is found, and what a running attempt leaves behind is erased as it ends', async () => {
+  const world = await createWorld().begin();
+  await report(world);
+  await world.accept({ cursor: 1, data: { from: SENDER } });
+  const escaped = Buffer.from(String.raw`{"A":{"from":"\u0031555010\u0030"}}`);
+  world.store.db.raw.prepare('update events set body = ?').run(escaped);
+  world.now += WINDOW;
+  const claims = await world.settle();
+  expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ events: 1 });
+  const error = `no answer for ${SENDER}`;
+  const outcome = { event: 1, as: 'dead', error } as const;
+  await world.settle(claims.map((claim) => ({ claim, outcomes: [outcome], free: true })));
+  const left = 'select error from tasks union all select error from attempts';
+  expect(world.rows(left)).toEqual([{ error: 'erased' }, { error: 'erased' }]);
+});
+
 test('while history is being read, erasing says that it must be done again', async () => {
   const world = await worldOf();
   await report(world, { state: 'running' });
@@ -75,6 +93,19 @@ test('a backup holds what was there, seven stay, and restoring keeps the old sto
   const { old } = (await restored(world, newest)) as { old: string };
   const counts = [world.file, old].map((file) => createWorld([], file).count('select count(*) from events'));
   expect(counts).toEqual([3, 4]);
+});
+
+test('a store comes back with what only its log held, and an interrupted restore lets no kit start', async () => {
+  const world = await worldOf();
+  const reader = new Database(world.file);
+  onTestFinished(() => void reader.close());
+  reader.exec('begin; select * from events');
+  await world.accept({ cursor: 9 });
+  const there = createWorld([], join(createFolder(), 'events.db'));
+  await restored(there, world.file);
+  expect(createWorld([], there.file).count('select count(*) from events')).toBe(4);
+  writeFileSync(`${there.file}-restoring`, '');
+  expect(() => takeStore(there.file)).toThrow('run npx kit restore again');
 });
 
 test('a damaged backup is refused, and the store stays as it is', async () => {

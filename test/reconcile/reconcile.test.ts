@@ -4,6 +4,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { createLog } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Reconciler } from '../../src/reconcile/reconciler.ts';
+import { ReplayStore } from '../../src/reconcile/store.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { TOO_LARGE } from '../../src/service/exchange.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -185,4 +186,12 @@ test('a refused key stops passes until a person asks; what is asked in vain is t
   expect(await told('backing-off')).toBe('ReplayEvents: 400 FAILED (EVENT_CURSOR_INVALID)');
   expect(await told('idle')).toBeNull();
   expect(stored(world)).toEqual(upTo(3));
+});
+
+test('a triggered event with a cursor is neither where replay begins nor the newest that it looks for', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 9_000, id: 'kit_1' });
+  await world.accept({ cursor: 5, id: 'e5' });
+  const { lowest, newest } = await new ReplayStore(world.store.db, world.clock).position();
+  expect([lowest, newest]).toEqual(['5', '5']);
 });
