@@ -13,7 +13,7 @@ export async function mutate({ progress }: Options): Promise<Row[]> {
   try {
     for (const name of ['src', 'test', 'package.json', 'vitest.config.ts'])
       cpSync(join(root, name), join(copy, name), { recursive: true });
-    symlinkSync(join(root, '../node_modules'), join(copy, 'node_modules'));
+    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
     for (const { rule, file, from, to, test } of FAULTS) {
       const path = join(copy, file);
       const source = readFileSync(path, 'utf8');
