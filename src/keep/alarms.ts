@@ -36,7 +36,7 @@ export function createAlarms({ read, admin, config, clock, log }: Keep): Step {
   };
 }
 
-/** One that is not taken holds up no other. What is over is told once, as well as it goes. */
+/** An alarm that ALERT_URL does not take holds up no other. That it is over is posted once, taken or not. */
 function createPosts(url: string | undefined, clock: Clock, log: Logger) {
   const waits = new Map<string, number>();
 

@@ -64,7 +64,7 @@ export const retry = define({
     someOf('--event, --error, --type, --session', { ...filter, all });
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
     const rerun = await context.admin.rerun({ ...which, perMinute: pace });
-    return { rerun, words: 'they run again behind live work: see npx kit status' };
+    return { rerun, words: 'that is its number: the dead letters run again behind live work' };
   },
 });
 
@@ -78,7 +78,7 @@ export const rerun = define({
     someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
     const number = await context.admin.rerun({ handler: name, only: 'all', filter, ...range, perMinute: pace });
-    return { rerun: number, words: 'its events come again behind live work: see npx kit status' };
+    return { rerun: number, words: 'that is its number: the events come again behind live work' };
   },
 });
 

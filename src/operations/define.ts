@@ -29,7 +29,7 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   run(context: OperationContext, args: z.infer<Args>): Promise<Result>;
   /** What a terminal shows instead of the result. */
   show?(result: Result): unknown;
-  /** The command ends with exit code 1. */
+  /** True: the command ends with exit code 1. */
   fails?(result: Result): boolean;
 }
 

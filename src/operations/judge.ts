@@ -100,7 +100,7 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-/** What fails now, or has failed for good of late: a tenth of its tasks. Null: neither. */
+/** What fails now; or what became dead letters lately, if they are three or more and a tenth of its tasks. */
 export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFacts, at: number): string | null {
   if (failing) return `${name} fails for ${count(failing.lanes, 'conversation')} since ${duration(at - failing.since)}`;
   if (dead < 3 || dead * 10 < ended) return null;

@@ -85,7 +85,7 @@ export class Supervised {
     // At a breakpoint it gives no sign.
     if (this.#options.node.some((option) => option.startsWith('--inspect'))) return;
     if (this.#child && ++this.#silent === this.#limit) {
-      this.#options.log.error({ role: this.#options.role, seconds: this.#limit }, 'no sign of life: killing it');
+      this.#options.log.error({ seconds: this.#limit }, `${this.#options.role} gives no sign of life: killing it`);
       this.#child.kill('SIGKILL');
     }
   }
@@ -117,7 +117,7 @@ export class Supervised {
 
   #died(how: string, livedMs: number): void {
     const { role, log, onDeath } = this.#options;
-    log.error({ role, how }, 'a process died');
+    log.error({ role, how }, `${role} died`);
     onDeath?.(how);
     // Each such death brings the task that caused it nearer to its end, so it is bounded.
     if (this.#claimed || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;

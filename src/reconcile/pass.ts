@@ -17,7 +17,7 @@ export interface PassOptions {
   log: Logger;
   windowMs: number;
   overlapMs: number;
-  /** Where a new store begins. Null: at the beginning of history. Undefined: at the lowest cursor stored. */
+  /** Where the first pass of all begins. Null: at the beginning of history. Undefined: at the lowest cursor stored. */
   from: Cursor | null | undefined;
   /** After each page: events that replay has brought first, and events fetched in this pass. */
   onPage: (recovered: number, fetched: number) => Promise<void> | void;

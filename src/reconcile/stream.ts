@@ -56,7 +56,7 @@ export class Stream {
     return Math.min(WAIT_MS.most, WAIT_MS.first * 2 ** this.#failures++);
   }
 
-  /** Until the stream ends. */
+  /** Resolves when the stream ends. */
   async #connect(): Promise<void> {
     const silence = new AbortController();
     const timer = setTimeout(() => silence.abort(), SILENT_MS);

@@ -11,7 +11,7 @@ const script = new Script(`globalThis[Symbol.for('kit.limited')]()`, { filename:
 /** `timeout`: it was cut off. What it throws is thrown. A call costs 0.2 ms, so call once for many. */
 export function within<Result>(ms: number, work: () => Result): { result: Result } | 'timeout' {
   slot.work = work;
-  // A call that is cut off leaves its AsyncLocalStorage as it is. The snapshot brings ours back.
+  // A function that is cut off leaves the AsyncLocalStorage as it had it. The snapshot brings ours back.
   const ours = AsyncLocalStorage.snapshot();
   try {
     return { result: ours(() => script.runInThisContext({ timeout: ms }) as Result) };

@@ -74,7 +74,7 @@ onOrders({ wake: () => runner.wake(), stop });
 const faults = files.flatMap(({ fault }) => fault ?? []);
 for (const fault of isLive ? faults : []) log.error({ fault }, 'a handler is left out; the others work');
 if (handlers.length === 0 && isLive) log.warn('no handlers: events are stored, but nothing handles them');
-if (isLive) log.info({ handlers: handlers.map(({ name }) => name) }, 'handlers are loaded');
+if (isLive) log.info({ handlers: files.flatMap((one) => (one.fault === null ? one.name : [])) }, 'handlers are loaded');
 await say({ type: 'ready' });
 
 async function rerun(planner: Planner, spare: number[]): Promise<boolean> {

@@ -89,7 +89,7 @@ export interface Claim extends Hold {
 
 export type Outcome = { event: number; error: string | null } & (
   | { as: 'done' | 'skipped' | 'dead' }
-  /** `spent`: the attempt counts. `aside`: the next try falls after the time that it may hold its lane. */
+  /** `spent`: the attempt counts. `aside`: the next try is later than the task may hold its lane. */
   | { as: 'again'; dueAt: number; spent: boolean; aside: boolean }
   /** By `ctx.complete`, already written. */
   | { as: 'completed' }

@@ -22,7 +22,7 @@ export const FAULTS = [
     ['prune above the watermark', 'e.cursor <= cast(@watermark as integer)', '@watermark is not null'],
     ['prune under a waiting task', 't.event = e.seq and t.state = 0) order', 't.event = e.seq and t.state = 9) order'],
   ),
-  ...planted('operations/store/sqlite-reruns.ts', 'store/turn', [
+  ...planted('operations/store/sqlite-reruns.ts', 'operations/changing', [
     'a rerun without its lane',
     'if (!lanes.place(lane, handler, now)) touched.add(lane);',
     '',

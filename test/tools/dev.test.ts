@@ -30,7 +30,7 @@ function startDev(handlers: Record<string, string> = {}, args: string[] = []) {
     await until('dev to end', () => dev.exitCode !== null || dev.signalCode !== null);
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   });
-  const addressOf = (what: string): string => new RegExp(`${what} +(http://\\S+)`).exec(output)?.[1] ?? '';
+  const addressOf = (what: string): string => new RegExp(`${what} +(http://[\\w.:]+)`).exec(output)?.[1] ?? '';
   return {
     dev,
     save,
@@ -73,7 +73,7 @@ test('what is broken is named, what is saved is loaded, each attempt has a line,
   expect(statuses).toEqual([200, 403, 400]);
   dev.kill('SIGINT');
   await until('dev to end', () => dev.exitCode === 0);
-  await expect(fetch(addressOf('webhook'))).rejects.toThrow('fetch failed');
+  await expect(fetch(addressOf('--url'))).rejects.toThrow('fetch failed');
 });
 
 test('a store that it did not make stays as it is', async () => {

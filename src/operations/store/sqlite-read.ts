@@ -9,7 +9,7 @@ import { NEVER } from '../../store/sqlite/lanes.ts';
 import { ORIGINS, originOf } from '../../store/sqlite/rows.ts';
 import { createFacts } from './sqlite-facts.ts';
 
-/** Tasks that are looked at to group them by cause. */
+/** At most so many tasks of a handler are grouped by cause. */
 const CAUSES = 10_000;
 /** Events that one statement of a search passes. */
 const STRETCH = 10_000;
@@ -17,7 +17,7 @@ const KEY = `case when e.cursor is null then 'i:' || e.id else 'c:' || e.cursor 
 const LINE = `e.seq, ${KEY} as key, e.id, cast(e.cursor as text) as cursor, e.type, e.session, e.created_at as createdAt,
   e.received_at as receivedAt, e.origin, e.origins, e.deliveries, e.body is null as erased,
   (select json_group_object(h.name, t.state) from tasks t join handlers h on h.id = t.handler where t.event = e.seq) as outcomes`;
-const TASK = `h.name as handler, t.event, ${KEY} as key, e.type, t.state, t.attempts, t.crashes, t.failed_at as failedAt,
+const TASK = `h.name as handler, t.event, ${KEY} as key, e.type, t.state, t.attempts, t.crashes / 4.0 as crashes, t.failed_at as failedAt,
   t.ended_at as endedAt, t.late, t.error, case when t.state = 0 and t.due_at < ${NEVER} then t.due_at end as dueAt,
   t.state = 0 and coalesce(t.cursor <= l.claimed_to, 0) as running`;
 const TASKS = `tasks t join handlers h on h.id = t.handler join events e on e.seq = t.event left join lanes l on l.id = t.lane`;

@@ -4,7 +4,7 @@ import { button, facts, html, shown, table, useApi } from './parts.js';
 const DAY_MS = 86_400_000;
 const BOX = { viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img' };
 
-/** `lines`: by name, a field of the points. */
+/** `lines`: the field of a point that each line shows, by the line's name. */
 function chart(title, lines, points) {
   const fields = Object.entries(lines);
   const top = Math.max(1, ...points.flatMap((one) => fields.map(([, field]) => one[field])));

@@ -112,7 +112,7 @@ export class Ingest implements IngestStore {
     if (!known) return 'removed';
     if ((byId && byId.seq !== known.seq) || this.#contradicts(event, known))
       return this.#quarantine(event, 'conflict', known, batch);
-    // Each pass of replay shows events again, and writes nothing.
+    // Each pass of replay shows known events again, and then writes nothing.
     const isWebhook = origin === 'webhook';
     if (isWebhook || (known.origins & bit) === 0)
       this.#sql.again.run(Number(isWebhook), bit, id, cursor, session, createdAt, known.seq);

@@ -18,14 +18,17 @@ export const trigger = define({
   about: 'sends a signed event to the kit on this machine, and says what was answered',
   args: z.object({
     type: z.string().regex(/^(?!kit\.)[\x21-\x7e]{1,200}$/, 'must be a type of the service, like MessageReceived'),
-    data: z.preprocess(json, z.record(z.string(), z.unknown(), 'must be an object in JSON')).default({}),
+    data: z
+      .preprocess(json, z.record(z.string(), z.unknown(), 'must be an object in JSON'))
+      .default({})
+      .describe('in JSON'),
     set: z
       .preprocess((given) => [given].flat(), z.array(assignment))
       .default([])
       .describe('field=value: without JSON'),
     cursor: cursorArg.nullable().default(null).describe('its place in the history; else it has none'),
     times: z.coerce.number().int().min(1).max(1_000).default(1).describe('how often it is delivered'),
-    url: z.url().optional().describe('of another receiver'),
+    url: z.url().optional().describe('of the receiver; else the one of .env'),
     badSignature: flag.describe('signed with another secret: 401 is expected'),
     old: z.coerce.number().int().min(0).default(0).describe('seconds since it was signed'),
   }),

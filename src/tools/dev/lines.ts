@@ -37,7 +37,7 @@ export function otherLine(told: Told): string | undefined {
   if (Array.isArray(handlers)) return noted('loaded', handlers.map(clean).join(', ') || 'no handler');
   if (KNOWN.test(clean(alarm ?? msg))) return undefined;
   if (key && handler) return noted('', `${clean(handler)}: ${text}`);
-  return Number(level) < WARN ? undefined : noted('kit', `${clean(role)}: ${text}`);
+  return Number(level) < WARN ? undefined : noted('kit', `${clean(handler ?? role)}: ${text}`);
 }
 
 export const noted = (word: string, text: string): string => `${painted(word)}   ${text}`;

@@ -29,8 +29,8 @@ const page = await startServer(kit.opsUrl, token, actions);
 let saving: NodeJS.Timeout | undefined;
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(EXIT.done));
-print(`page      ${page}
-webhook   ${kit.url}  WEBHOOK_SECRET=${service.secret}
+print(`page      ${page}/#send
+trigger   WEBHOOK_SECRET=${service.secret} npx kit trigger MessageReceived --url ${kit.url}
 store     DATABASE_URL=sqlite:${store} npx kit status
 handlers  ${envOf(live).HANDLERS_DIR}: what you save is loaded at once. Ctrl-C ends it.\n`);
 await load();
