@@ -19,9 +19,9 @@ export async function mutate({ progress }: Options): Promise<Row[]> {
       const source = readFileSync(path, 'utf8');
       if (!source.includes(from)) violations.push(`${rule}: its text is no longer in ${file}`);
       writeFileSync(path, source.replace(from, to));
-      const { status } = spawnSync('timeout', ['-k', '1', '90', 'npx', 'vitest', 'run', `test/${test}.test.ts`], {
+      const { status } = spawnSync('timeout', ['-k', '1', '180', 'npx', 'vitest', 'run', `test/${test}.test.ts`], {
         cwd: copy,
-        env: { ...process.env, SEED: '7', RUNS: '150' },
+        env: { ...process.env, SEED: '7', RUNS: '400' },
       });
       writeFileSync(path, source);
       if (status === 0) violations.push(`${rule}: test/${test}.test.ts does not see it`);

@@ -9,7 +9,7 @@ export const FAULTS = [
     'this.#lanes.touch(lane);',
     'void lane;',
   ]),
-  ...planted('operations/store/sqlite-admin.ts', 'store/turn', [
+  ...planted('operations/store/sqlite-admin.ts', 'operations/changing', [
     'a retry without its lane',
     'if (!this.#lanes.place(task.lane, handler, now)) this.#lanes.touch(task.lane);',
     '',
