@@ -57,7 +57,9 @@ function createPosts(url: string | undefined, clock: Clock, log: Logger) {
   return async (list: Alarm[], known: Facts['alarms']): Promise<Alarm[]> => {
     if (url === undefined) return [];
     const isSame = (one: Alarm, other: Alarm): boolean => one.name === other.name && one.about === other.about;
-    const lastOf = (alarm: Alarm): number => known.find((one) => isSame(one, alarm))?.postedAt ?? -Infinity;
+    /** One that has become worse is told again. */
+    const lastOf = (alarm: Alarm): number =>
+      known.find((one) => isSame(one, alarm) && one.level === alarm.level)?.postedAt ?? -Infinity;
     const ended = known.filter((one) => one.postedAt !== null && !list.some((alarm) => isSame(alarm, one)));
     const due = list.filter((alarm) => clock.now() - lastOf(alarm) > DAY_MS);
     const told = due.map(async (alarm) => ((await isTaken(url, alarm, 'raised')) ? [alarm] : []));
