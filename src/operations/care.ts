@@ -19,7 +19,10 @@ export const erase = define({
     const what = event === undefined ? { text: sender ?? '' } : { event: await eventNamed(context, event) };
     const erased = await context.admin.erase(what);
     // Until then the log holds what was erased.
-    for (let n = 0; n < 50 && (await context.admin.checkpoint('truncate')) === null; n++);
+    let emptied: number | null = null;
+    for (let n = 0; n < 50 && emptied === null; n++) emptied = await context.admin.checkpoint('truncate');
+    if (emptied === null)
+      throw new Refused('erased, but not yet in the log: end what reads the store, and erase again');
     const mayComeBack = sender !== undefined && reconcileOf(await context.read.facts()).state === 'running';
     const words = mayComeBack
       ? 'History is being read and may bring more: erase again when npx kit status no longer says so'

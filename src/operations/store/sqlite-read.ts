@@ -97,11 +97,14 @@ export class Read {
     return rows.map(toLine);
   }
 
-  /** A stretch at a time, the newest first, or `up` from the oldest that waits: a rare one may be behind millions of others, and the process must stay awake. */
+  /**
+   * A stretch at a time, the newest first, or `up` from the oldest that waits: a rare one may be behind millions of
+   * others, and the process must stay awake.
+   */
   async #search<Row>(sql: Statement<Row>, filter: object, limit: number, before?: number, up = false): Promise<Row[]> {
     const rows: Row[] = [];
-    const { oldest: any, oldestWaiting } = this.#sql;
-    const oldest = (await this.#db.query(() => (up ? oldestWaiting : any).get())) ?? Infinity;
+    const first = up ? this.#sql.oldestWaiting : this.#sql.oldest;
+    const oldest = (await this.#db.query(() => first.get())) ?? Infinity;
     const end = before ?? (await this.#db.query(() => this.#sql.newest.get()?.seq ?? 0)) + 1;
     for (let passed = 0; passed < end - oldest && rows.length < limit; passed += STRETCH) {
       const from = up ? oldest + passed : end - passed - STRETCH;
