@@ -58,3 +58,12 @@ test('an alarm that is refused holds up no other, and is tried again', async () 
   await report(world, { state: 'stopped' });
   expect(await posted()).toEqual(['replay_stopped raised']);
 });
+
+test('an alarm that becomes worse is posted again', async () => {
+  const { world, posted } = await start();
+  await report(world);
+  await world.people.admin.tell('failures_in_a_row', 5);
+  expect(await posted()).toEqual(['deliveries_refused raised']);
+  await world.people.admin.tell('failures_in_a_row', 12);
+  expect([await posted(), await posted()]).toEqual([['deliveries_refused raised'], []]);
+});
