@@ -33,8 +33,9 @@ export default defineHandler({
     if (is_group || message_type === 'text') throw new Skip('no media, or of a group');
     const id = await mediaOf(event, ctx);
     if (typeof id !== 'string' || id === '') throw new Skip('the message has no media');
-    const { body, mime } = await ctx.service.media(id);
-    const kind = (mime ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
+    const { body, headers } = await ctx.service.media(id);
+    if (!body) throw new Skip('the file is empty');
+    const kind = (headers.get('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
     const file = `${hash('sha256', event.key)}.${ENDINGS.get(kind) ?? 'bin'}`;
     const bytes = await save(body, file, ctx.signal);
     await ctx.complete(async (tx) => {

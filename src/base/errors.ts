@@ -28,7 +28,7 @@ export function describe(thrown: unknown, file: string | null = null): Thrown {
     const stack = textOf(thrown.stack);
     return {
       name: masked(textOf(thrown.name)).slice(0, 100),
-      message: masked(`${textOf(thrown.message)}${causeOf(thrown.cause)}`).slice(0, 2_000),
+      message: masked(`${textOf(thrown.message)}${causeOf(thrown)}`).slice(0, 2_000),
       at: firstLine(stack) ?? file ?? placesIn(stack)[0] ?? null,
     };
   } catch {
@@ -37,10 +37,10 @@ export function describe(thrown: unknown, file: string | null = null): Thrown {
 }
 
 /** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
-function causeOf(cause: unknown): string {
+function causeOf({ message, cause }: Error): string {
   if (!(cause instanceof Error)) return '';
   const words = cause.message || textOf((cause as { code?: unknown }).code);
-  return `: ${words}`;
+  return message.includes(words) ? '' : `: ${words}`;
 }
 
 /** A suffix for a message to people: the handler's line. Empty for the kit's own lines. */

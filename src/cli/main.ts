@@ -73,10 +73,14 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
 async function run(operation: Operation, given: string[]): Promise<number> {
   const { args, json } = read(operation, given);
   const asked = checked(operation, args);
-  const path = (): string => loadConfigOfRun(readEnv()).storePath;
+  // A fault of another variable hides no store.
+  const path = (): string => loadConfigOfRun({ DATABASE_URL: readEnv()['DATABASE_URL'] }).storePath;
   const store = OPERATIONS.includes(operation) ? open(path()) : undefined;
   const own = { clock, disk: () => diskOf(path()), version: VERSION, config: () => loadConfig(readEnv()) };
-  const result = await operation.run({ ...(store && openForPeople(store.db)), ...own } as OperationContext, asked);
+  const result = await operation.run(
+    { ...(store && { db: openForPeople(store.db) }), ...own } as OperationContext,
+    asked,
+  );
   store?.close();
   const text = textOf(operation.show ? operation.show(result) : result);
   const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
@@ -84,7 +88,7 @@ async function run(operation: Operation, given: string[]): Promise<number> {
 }
 
 function open(path: string): ReturnType<typeof openSqlite> {
-  if (!existsSync(path)) throw new Refused(`there is no store at ${path}: see DATABASE_URL, or npm start`);
+  if (!existsSync(path)) throw new ConfigError([`there is no store at ${path}: see DATABASE_URL, or npm start`]);
   return openSqlite(path, { busyMs: BUSY_MS });
 }
 
@@ -101,7 +105,7 @@ async function main([name, ...rest]: string[]): Promise<number> {
   } catch (error) {
     const { message } = describe(error);
     if (error instanceof ConfigError) return complain(message, EXIT.configuration);
-    if (error instanceof StoreError) return complain(message, EXIT.unreachable);
+    if (error instanceof StoreError) return complain(message, error.mayPass ? EXIT.unreachable : EXIT.configuration);
     const isUsage = error instanceof Refused || (error as { code?: string }).code?.startsWith('ERR_PARSE_ARGS');
     return isUsage ? complain(message, EXIT.usage, `npx kit ${name} --help shows its options.`) : Promise.reject(error);
   }

@@ -1,13 +1,13 @@
-// Judges the facts again and again, writes down which alarms stand, and posts them: when one is raised, each day while it
-// stands, and when it is over.
+// Judges the facts again and again, posts alarms when one is raised, each day while it stands, and when it is over, and
+// writes down which stand.
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { Clock } from '../base/clock.ts';
-import type { Logger } from '../base/log.ts';
 import { alarmsOf } from '../operations/alarms.ts';
 import { DAY_MS } from '../operations/judge.ts';
 import { post } from '../operations/post.ts';
-import type { Alarm, Disk, Facts } from '../operations/store/shapes.ts';
+import { readFacts } from '../operations/store/facts.ts';
+import type { PeopleStore } from '../operations/store/open.ts';
+import type { Alarm, Disk } from '../operations/store/shapes.ts';
 import { logBytes } from './checkpoint.ts';
 import type { Keep, Step } from './keep.ts';
 
@@ -15,55 +15,70 @@ const STEP_MS = 5_000;
 /** Until an alarm that was not taken is posted again. */
 const AGAIN_MS = 60_000;
 
+type Standing = Alarm & { postedAt: number | null };
+
 export function diskOf(file: string): Disk {
   const { bavail, bsize } = statfsSync(dirname(file));
   return { logBytes: logBytes(file), freeBytes: bavail * bsize };
 }
 
-export function createAlarms({ read, admin, config, clock, log }: Keep): Step {
-  const tell = createPosts(config.ALERT_URL, clock, log);
+export function createAlarms({ db, config, log }: Keep): Step {
+  const { ALERT_URL: url } = config;
+  async function isTaken({ name, about, level }: Alarm, text: string, state: 'raised' | 'over'): Promise<boolean> {
+    if (url === undefined) return false;
+    // Slack and Mattermost show `text`, Discord shows `content` of at most 2,000 characters.
+    const words = { text, content: text.slice(0, 2_000) };
+    const why = await post(url, JSON.stringify({ ...words, alarm: name, about, level, state }));
+    if (why) log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm');
+    return why === null;
+  }
+  /** Kept here, because a full disk takes no word of them. Undefined: those of the store. */
+  let standing: Standing[] | undefined;
+  const refusedAt = new Map<string, number>();
+
+  /** Its own time, if it was posted now. An alarm that ALERT_URL does not take holds up no other. */
+  async function told(alarm: Standing): Promise<Standing> {
+    const key = keyOf(alarm);
+    const isKnown = alarm.postedAt !== null && db.clock.now() - alarm.postedAt <= DAY_MS;
+    if (isKnown || db.clock.monotonic() - (refusedAt.get(key) ?? -Infinity) < AGAIN_MS) return alarm;
+    if (await isTaken(alarm, `${alarm.level}: ${alarm.text}`, 'raised')) return { ...alarm, postedAt: db.clock.now() };
+    refusedAt.set(key, db.clock.monotonic());
+    return alarm;
+  }
+
   return async () => {
-    const facts = await read.facts();
-    const list = alarmsOf(facts, diskOf(config.storePath));
-    const known = facts.alarms;
-    if (list.length > 0 || known.length > 0) {
-      const { raised, cleared } = await admin.alarms(list);
-      for (const { name, about, level, text } of raised) log.warn({ alarm: name, about, level }, text);
-      for (const { name, about } of cleared) log.info({ alarm: name, about }, 'the alarm is over');
-    }
-    for (const alarm of await tell(list, known)) await admin.posted(alarm);
+    const facts = await readFacts(db);
+    const before = standing ?? facts.alarms;
+    const list = alarmsOf(facts, diskOf(config.storePath)).map(({ name, about, level, text }) => {
+      const known = before.find((one) => keyOf(one) === keyOf({ name, about }));
+      if (!known) log.warn({ alarm: name, about, level }, text);
+      // One that has become worse is told again.
+      return { name, about, level, text, postedAt: known?.level === level ? known.postedAt : null };
+    });
+    const over = before.filter((one) => !list.some((alarm) => keyOf(alarm) === keyOf(one)));
+    for (const { name, about } of over) log.info({ alarm: name, about }, 'the alarm is over');
+    standing = list;
+    // That it is over is posted once, taken or not.
+    const ended = over.filter(({ postedAt }) => postedAt !== null);
+    await Promise.all(ended.map((alarm) => isTaken(alarm, `Over: ${alarm.text.split(/[:.](?= )/)[0]}`, 'over')));
+    standing = await Promise.all(list.map(told));
+    if (standing.length + facts.alarms.length > 0) await write(db, standing);
     return STEP_MS;
   };
 }
 
-/** An alarm that ALERT_URL does not take holds up no other. That it is over is posted once, taken or not. */
-function createPosts(url: string | undefined, clock: Clock, log: Logger) {
-  const waits = new Map<string, number>();
+const RAISE = `insert into alarms (name, about, level, text, raised_at, posted_at)
+  values (@name, @about, @level, @text, @now, @postedAt)
+  on conflict (name, about) do update set level = excluded.level, text = excluded.text, posted_at = excluded.posted_at`;
 
-  async function isTaken(to: string, alarm: Alarm, state: 'raised' | 'over'): Promise<boolean> {
-    const { name, about, level } = alarm;
-    const key = `${name} ${about}`;
-    if (state === 'raised' && (waits.get(key) ?? 0) > clock.monotonic()) return false;
-    const text = `${state === 'over' ? 'Over' : level}: ${alarm.text}`;
-    // Slack and Mattermost show `text`, Discord shows `content` of at most 2,000 characters.
-    const words = { text, content: text.slice(0, 2_000) };
-    const why = await post(to, JSON.stringify({ ...words, alarm: name, about, level, state }));
-    if (why) log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm');
-    waits.set(key, why ? clock.monotonic() + AGAIN_MS : 0);
-    return why === null;
-  }
-
-  /** Resolves with those that were taken. */
-  return async (list: Alarm[], known: Facts['alarms']): Promise<Alarm[]> => {
-    if (url === undefined) return [];
-    const isSame = (one: Alarm, other: Alarm): boolean => one.name === other.name && one.about === other.about;
-    /** One that has become worse is told again. */
-    const lastOf = (alarm: Alarm): number =>
-      known.find((one) => isSame(one, alarm) && one.level === alarm.level)?.postedAt ?? -Infinity;
-    const ended = known.filter((one) => one.postedAt !== null && !list.some((alarm) => isSame(alarm, one)));
-    const due = list.filter((alarm) => clock.now() - lastOf(alarm) > DAY_MS);
-    const told = due.map(async (alarm) => ((await isTaken(url, alarm, 'raised')) ? [alarm] : []));
-    await Promise.all(ended.map((alarm) => isTaken(url, alarm, 'over')));
-    return (await Promise.all(told)).flat();
-  };
+/** These alarms stand, and no others. */
+function write(db: PeopleStore, list: Standing[]): Promise<void> {
+  return db.write(async (tx) => {
+    for (const { name, about } of await tx.all<Alarm>('select name, about from alarms'))
+      if (!list.some((one) => keyOf(one) === keyOf({ name, about })))
+        await tx.run('delete from alarms where name = @name and about = @about', { name, about });
+    for (const alarm of list) await tx.run(RAISE, { ...alarm, now: db.clock.now() });
+  });
 }
+
+const keyOf = ({ name, about }: Pick<Alarm, 'name' | 'about'>): string => `${name} ${about}`;

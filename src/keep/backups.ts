@@ -2,28 +2,30 @@
 import { describe } from '../base/errors.ts';
 import { backupOf, DAY_MS, HOUR_MS, MINUTE_MS } from '../operations/judge.ts';
 import { copyStore } from '../operations/store/copy.ts';
+import { readFacts } from '../operations/store/facts.ts';
+import { tell } from '../operations/store/open.ts';
 import type { Keep, Step } from './keep.ts';
 
-export function createBackups({ read, admin, config, clock, log }: Keep): Step {
+export function createBackups({ db, config, log }: Keep): Step {
   const { BACKUP_DIR: folder, storePath } = config;
   let failedAt = -Infinity;
   return async () => {
-    const last = backupOf(await read.facts());
+    const last = backupOf(await readFacts(db));
     if (folder === undefined) {
-      if (last) await admin.tell('backup', null);
+      if (last) await tell(db, 'backup', null);
       return Infinity;
     }
-    const now = clock.now();
+    const now = db.clock.now();
     const isFresh = last !== null && Math.abs(now - (last.verifiedAt ?? 0)) < DAY_MS;
-    if (isFresh || clock.monotonic() - failedAt < HOUR_MS) return MINUTE_MS;
+    if (isFresh || db.clock.monotonic() - failedAt < HOUR_MS) return MINUTE_MS;
     try {
       const file = await copyStore(storePath, folder, now);
-      await admin.tell('backup', { since: now, verifiedAt: now, file, error: null });
+      await tell(db, 'backup', { since: now, verifiedAt: now, file, error: null });
       log.info({ file }, 'a backup was written and verified');
     } catch (error) {
-      failedAt = clock.monotonic();
+      failedAt = db.clock.monotonic();
       const { message } = describe(error);
-      await admin.tell('backup', { since: now, verifiedAt: null, file: null, ...last, error: message });
+      await tell(db, 'backup', { since: now, verifiedAt: null, file: null, ...last, error: message });
       log.warn({ why: message }, 'no backup was written: trying again in an hour');
     }
     return MINUTE_MS;

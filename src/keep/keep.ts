@@ -1,12 +1,11 @@
 // What each part of `keep` gets, and when it works again: every part is a step that returns the milliseconds until the next.
-import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 
-export interface Keep extends PeopleStore {
+export interface Keep {
+  db: PeopleStore;
   config: Pick<Config, 'storePath' | 'RETENTION_DAYS' | 'BACKUP_DIR' | 'ALERT_URL'>;
-  clock: Clock;
   log: Logger;
 }
 

@@ -6,7 +6,7 @@ import { describe, EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import { loadConfig, readEnv } from '../config.ts';
-import { openForPeople } from '../operations/store/open.ts';
+import { openForPeople, tell } from '../operations/store/open.ts';
 import { startOps } from '../ops/server.ts';
 import { say } from '../processes/channel.ts';
 import { beginChild, onOrders } from '../processes/child.ts';
@@ -30,8 +30,8 @@ const config = loadConfig(readEnv());
 const log = createLog('keep', config.LOG_LEVEL);
 const path = config.storePath;
 const store = openSqlite(path);
-const people = openForPeople(store.db, new Db(path, { readonly: true }));
-const parts = { ...people, config, clock, log };
+const db = openForPeople(store.db, new Db(path, { readonly: true }));
+const parts = { db, config, log };
 
 /** The store's faults pass, or `receive` tells of them. */
 function recover(error: unknown): number {
@@ -42,7 +42,7 @@ function recover(error: unknown): number {
 }
 
 const loops = [
-  createCheckpoints(path, people.admin),
+  createCheckpoints(path, db),
   createPruning(parts),
   createSamples(parts),
   createAlarms(parts),
@@ -50,10 +50,10 @@ const loops = [
   createBackups(parts),
 ].map((step) => startLoop(step, recover));
 const reconciler = config.API_KEY
-  ? new (await import('../reconcile/reconciler.ts')).Reconciler({ store, config, clock, log })
+  ? new (await import('../reconcile/reconciler.ts')).Reconciler({ ingest: store.ingest, db, config, clock, log })
   : undefined;
 if (!reconciler)
-  await people.admin.tell('reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
+  await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
 let ops: Server | undefined;
 // A predecessor that has not ended yet may hold the port.
 const opening = startLoop(async () => {

@@ -1,10 +1,33 @@
-// Prunes what is older than RETENTION_DAYS, a page at a time. It stops if the clock is wrong, because it goes by time.
+// Prunes what is older than RETENTION_DAYS, a page at a time: what replay and every handler have passed, and has no waiting
+// task. It stops if the clock is wrong, because it goes by time.
 import { iso } from '../base/clock.ts';
 import { DAY_MS, HOUR_MS } from '../operations/judge.ts';
+import { moveCounts } from '../operations/store/counts.ts';
+import { readFacts } from '../operations/store/facts.ts';
+import { tell } from '../operations/store/open.ts';
+import { walk } from '../operations/store/walk.ts';
+import type { Change, Database } from '../store/sql.ts';
+import { STATES } from '../store/sqlite/counters.ts';
+import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Keep, Step } from './keep.ts';
 
 /** Between two pages, for deliveries. */
 const PAUSE_MS = 50;
+/** Events of a page. */
+const PAGE = 500;
+
+interface Page {
+  to: number | null;
+  rows: number;
+  oldest: number | null;
+}
+
+// A handler whose file is broken or missing holds pruning back: it will want these events.
+const OLD = `select seq, cast(cursor as text) as cursor from events e
+  where seq > @after and seq <= @to and received_at < @before
+    and seq <= (select coalesce(min(position), 9000000000000000) from handlers)
+    and (e.cursor is null or e.cursor <= cast(@watermark as bigint) or cast(@watermark as bigint) is null)
+    and not exists (select 1 from tasks t where t.event = e.seq and t.state = 0)`;
 
 /** The clock is more than a day ahead of the newest event and of the last prune. */
 export function isTooFar(now: number, newestAt: number | null, lastAt: number | null): boolean {
@@ -12,11 +35,11 @@ export function isTooFar(now: number, newestAt: number | null, lastAt: number | 
   return known !== -Infinity && now - known > DAY_MS;
 }
 
-export function createPruning({ read, admin, config, clock, log }: Keep): Step {
+export function createPruning({ db, config, log }: Keep): Step {
   let after = 0;
   return async () => {
-    const { newestAt, state } = await read.facts();
-    const now = clock.now();
+    const { newestAt, state } = await readFacts(db);
+    const now = db.clock.now();
     const lastAt = typeof state['pruned_at'] === 'number' ? state['pruned_at'] : null;
     if (isTooFar(now, newestAt, lastAt)) {
       const known = iso(Math.max(newestAt ?? 0, lastAt ?? 0));
@@ -24,10 +47,53 @@ export function createPruning({ read, admin, config, clock, log }: Keep): Step {
       log.warn({ now: iso(now), known }, words);
       return HOUR_MS;
     }
-    const next = await admin.prune(now - config.RETENTION_DAYS * DAY_MS, after);
+    const next = await prune(db, now - config.RETENTION_DAYS * DAY_MS, after);
     after = next ?? 0;
     if (next !== null) return PAUSE_MS;
-    await admin.tell('pruned_at', now);
+    await tell(db, 'pruned_at', now);
     return HOUR_MS;
   };
+}
+
+/**
+ * Looks at a page of events after the number `after`, and removes those that were received before this time, are passed by
+ * replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end, for
+ * events come in the order of their receipt.
+ */
+export async function prune(db: Database, before: number, after = 0): Promise<number | null> {
+  const page = `select max(seq) as "to", count(*) as rows, min(received_at) as oldest
+    from (select seq, received_at from events where seq > @after order by seq limit ${PAGE}) page`;
+  const { to = null, rows = 0, oldest } = (await db.get<Page>(page, { after })) ?? {};
+  if (to !== null && Number(oldest) < before) await db.write((tx) => remove(tx, { before, after, to }));
+  if (rows === PAGE && Number(oldest) < before) return to;
+  await db.run('delete from quarantine where received_at < @before', { before });
+  const { floor } = (await db.get<{ floor: string }>("select value as floor from state where name = 'floor'")) ?? {};
+  // Above the floor a lane still says what is late.
+  const lanes = `delete from lanes where id > @from and id <= @to and due_at is null and boot is null
+    and done_cursor <= cast(@floor as bigint)
+    and not exists (select 1 from tasks t where t.lane = lanes.id and t.state = 0)`;
+  if (floor !== undefined) await walk(db, 'lanes', 'id', (stretch) => db.run(lanes, { ...stretch, floor }));
+  return null;
+}
+
+async function remove(tx: Change, range: { before: number; after: number; to: number }): Promise<void> {
+  let floor = await tx.cursor('floor');
+  const old = await tx.all<{ seq: number; cursor: Cursor | null }>(OLD, {
+    ...range,
+    watermark: await tx.cursor('watermark'),
+  });
+  if (old.length === 0) return;
+  const seqs = JSON.stringify(old.map(({ seq }) => seq));
+  const IN = 'in (select cast(value as bigint) from json_each(@seqs))';
+  const tasks = await tx.all<{ handler: number; state: number }>(
+    `delete from tasks where event ${IN} returning handler, state`,
+    { seqs },
+  );
+  await tx.run(`delete from attempts where event ${IN}`, { seqs });
+  await tx.run(`delete from events where seq ${IN}`, { seqs });
+  await moveCounts(tx, tasks, null);
+  const done = tasks.filter(({ state }) => STATES[state] === 'done').length;
+  await tx.count({ events: -old.length, pruned: old.length, pruned_done: done });
+  for (const { cursor } of old) if (cursor !== null && isBehind(floor, cursor)) floor = cursor;
+  if (floor !== null) await tx.setCursor('floor', floor);
 }

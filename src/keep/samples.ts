@@ -1,14 +1,24 @@
-// One row a minute of what the charts show.
-import { MINUTE_MS, refusedIn, totalOf } from '../operations/judge.ts';
+// One row a minute of what the charts show, for a week.
+import { DAY_MS, MINUTE_MS, refusedIn, totalOf } from '../operations/judge.ts';
+import { readFacts } from '../operations/store/facts.ts';
+import type { Sample } from '../operations/store/shapes.ts';
 import type { Keep, Step } from './keep.ts';
 
-export function createSamples({ read, admin, clock }: Keep): Step {
+const INSERT = `insert into samples values (@at, @events, @duplicates, @refused, @done, @failed, @waiting, @dead)
+  on conflict (at) do nothing`;
+
+export function createSamples({ db }: Keep): Step {
   return async () => {
-    const facts = await read.facts();
+    const facts = await readFacts(db);
     const { events = 0, duplicates = 0, pruned = 0, pruned_done: done = 0 } = facts.counters;
     const of = (name: 'done' | 'failed' | 'waiting' | 'dead'): number => totalOf(facts, name);
     const tasks = { done: of('done') + done, failed: of('failed'), waiting: of('waiting'), dead: of('dead') };
-    await admin.sample({ events: events + pruned, duplicates, refused: refusedIn(facts), ...tasks });
-    return MINUTE_MS - (clock.now() % MINUTE_MS);
+    const sample: Sample = { events: events + pruned, duplicates, refused: refusedIn(facts), ...tasks };
+    const at = facts.at - (facts.at % MINUTE_MS);
+    await db.write(async (tx) => {
+      await tx.run(INSERT, { ...sample, at });
+      await tx.run('delete from samples where at < @before', { before: at - 7 * DAY_MS });
+    });
+    return MINUTE_MS - (db.clock.now() % MINUTE_MS);
   };
 }

@@ -76,9 +76,11 @@ function ofHistory(facts: Facts): Told[] {
     const words = `History was ${when}: ${reason ?? 'the service fails'}. It is tried again`;
     found.push(alarm('replay_behind', 'warning', words));
   } else found.push(...ofHeld(facts));
-  if (facts.gaps > 0) {
-    const words = `${count(facts.gaps, 'stretch', 'stretches')} of history cannot be fetched any more`;
-    found.push(alarm('gap', 'critical', words, does('events', { type: 'kit.gap' })));
+  const [gap] = facts.gaps;
+  if (gap) {
+    const end = gap.upTo === null ? '' : ` up to ${gap.upTo}`;
+    const words = `${count(facts.gaps.length, 'gap')}: the service no longer has the events after cursor ${gap.after}${end}`;
+    found.push(alarm('gap', 'critical', `${words}. Fill it, then close it`, does('reconcile', { from: gap.after })));
   }
   if (isSilent(facts)) {
     const words = 'Events come by replay and none by webhook: the webhook is off or unreachable. See it at the service';

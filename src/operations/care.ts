@@ -1,9 +1,12 @@
 // What people do for the store: take a person's messages away, and back it up.
 import { z } from 'zod';
-import { eventNamed } from './changing.ts';
 import { define, Refused } from './define.ts';
 import { reconcileOf } from './judge.ts';
+import { eventNamed } from './named.ts';
 import { copyStore } from './store/copy.ts';
+import { erase as eraseEvents } from './store/erase.ts';
+import { readFacts } from './store/facts.ts';
+import { tell } from './store/open.ts';
 
 export const erase = define({
   name: 'erase',
@@ -13,20 +16,24 @@ export const erase = define({
     event: z.string().min(1).optional().describe('its key, id or cursor'),
   }),
   access: 'change',
-  async run(context, { sender, event }) {
+  async run({ db }, { sender, event }) {
     if ((sender === undefined) === (event === undefined))
       throw new Refused('name whose messages: either --sender or --event');
-    const what = event === undefined ? { text: sender ?? '' } : { event: await eventNamed(context, event) };
-    const erased = await context.admin.erase(what);
+    const what = event === undefined ? { text: sender ?? '' } : { event: (await eventNamed(db, event)).seq };
+    const erased = await eraseEvents(db, what);
     // Until then the log holds what was erased.
     let emptied: number | null = null;
-    for (let n = 0; n < 50 && emptied === null; n++) emptied = await context.admin.checkpoint('truncate');
+    for (let n = 0; n < 50 && emptied === null; n++) emptied = await db.checkpoint('truncate');
     if (emptied === null)
       throw new Refused('erased, but not yet in the log: end what reads the store, and erase again');
-    const mayComeBack = sender !== undefined && reconcileOf(await context.read.facts()).state === 'running';
-    const words = mayComeBack
-      ? 'History is being read and may bring more: erase again when npx kit status no longer says so'
-      : 'Not touched: tables of your own handlers, backups, and what handlers sent elsewhere';
+    const mayComeBack = sender !== undefined && reconcileOf(await readFacts(db)).state === 'running';
+    const isNothing = erased.events + erased.quarantined === 0;
+    const nothing = 'Nothing holds it now. Is it written as events write it? See npx kit events --text';
+    const words = isNothing
+      ? nothing
+      : mayComeBack
+        ? 'History is being read and may bring more: erase again when npx kit status no longer says so'
+        : 'Not touched: tables of your own handlers, backups, and what handlers sent elsewhere';
     return { ...erased, mayComeBack, words };
   },
   fails: ({ mayComeBack }) => mayComeBack,
@@ -37,12 +44,12 @@ export const backup = define({
   about: 'copies the store into BACKUP_DIR and verifies the copy, while the kit runs',
   args: z.object({}),
   access: 'change',
-  async run({ admin, config, clock }) {
+  async run({ db, clock, config }) {
     const { storePath, BACKUP_DIR: folder } = config();
     if (folder === undefined) throw new Refused('say where: set BACKUP_DIR');
     const at = clock.now();
     const file = await copyStore(storePath, folder, at);
-    await admin.tell('backup', { since: at, verifiedAt: at, file, error: null });
+    await tell(db, 'backup', { since: at, verifiedAt: at, file, error: null });
     return { file, words: 'It holds messages: keep it as safe as the store. npx kit restore puts it back' };
   },
 });

@@ -2,8 +2,15 @@
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, flag, perMinute } from './arguments.ts';
-import { define, Refused, type OperationContext } from './define.ts';
-import type { HandlerFacts } from './store/shapes.ts';
+import { define, Refused } from './define.ts';
+import { eventNamed, handlerNamed } from './named.ts';
+import { readFacts } from './store/facts.ts';
+import { tell, type PeopleStore } from './store/open.ts';
+import { discard as discardTasks, rerun as addRerun, retry as retryTask } from './store/tasks.ts';
+
+const PAUSE = 'update handlers set paused = @paused where name = @which';
+const STOP = `update reruns set ended_at = @now, filter = '{}'
+  where ended_at is null and handler = (select id from handlers where name = @name)`;
 
 const some = (about: string) => z.string().min(1).optional().describe(about);
 const ARGS = z.object({
@@ -18,14 +25,6 @@ const ARGS = z.object({
   perMinute: perMinute.optional().describe('so many tasks a minute at most'),
 });
 
-async function handlerNamed({ read }: OperationContext, name: string): Promise<HandlerFacts> {
-  const { handlers } = await read.facts();
-  const found = handlers.find((one) => one.name === name);
-  const names = handlers.map((one) => one.name).join(', ');
-  if (!found) throw new Refused(`there is no handler ${name}: the handlers are ${names || 'none'}`);
-  return found;
-}
-
 /** Nothing is changed without a word about which. */
 function someOf(names: string, { all, ...filter }: Record<string, unknown>): void {
   if (!all && Object.values(filter).every((value) => value === undefined || value === null))
@@ -35,17 +34,11 @@ function someOf(names: string, { all, ...filter }: Record<string, unknown>): voi
 const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? null;
 
 /** Otherwise what was asked for would wait without a word. */
-async function workingHandler(context: OperationContext, name: string): Promise<void> {
-  const { state, paused, fault } = await handlerNamed(context, name);
+async function workingHandler(db: PeopleStore, name: string): Promise<void> {
+  const { state, paused, fault } = await handlerNamed(db, name);
   if (paused) throw new Refused(`${name} is paused: npx kit resume ${name} first`);
   if (state !== 'loaded')
     throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: put its file right first`);
-}
-
-export async function eventNamed({ read }: OperationContext, name: string): Promise<number> {
-  const event = await read.event(name);
-  if (!event) throw new Refused(`no event has the key, id or cursor ${name}: see npx kit events`);
-  return event.seq;
 }
 
 export const retry = define({
@@ -54,16 +47,16 @@ export const retry = define({
   args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
-    await workingHandler(context, name);
+    await workingHandler(context.db, name);
     if (event !== undefined) {
-      const isRetried = await context.admin.retry(name, await eventNamed(context, event));
+      const isRetried = await retryTask(context.db, name, (await eventNamed(context.db, event)).seq);
       if (!isRetried)
         throw new Refused(`${name} has no waiting task and no dead letter of ${event}: see npx kit explain ${event}`);
       return { retried: 1 };
     }
     someOf('--event, --error, --type, --session', { ...filter, all });
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
-    const rerun = await context.admin.rerun({ ...which, perMinute: pace });
+    const rerun = await addRerun(context.db, { ...which, perMinute: pace });
     return { rerun, words: 'that is its number: the dead letters run again behind live work' };
   },
 });
@@ -71,13 +64,17 @@ export const retry = define({
 export const rerun = define({
   name: 'rerun',
   about: 'a handler gets stored events again, behind live work',
-  args: ARGS.omit({ event: true, error: true }),
+  args: ARGS.omit({ event: true, error: true }).extend({ stop: flag.describe('ends its reruns and retries') }),
   access: 'change',
-  async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, ...filter }) {
-    await workingHandler(context, name);
+  async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, stop, ...filter }) {
+    if (stop) {
+      const stopped = await context.db.run(STOP, { name, now: context.clock.now() });
+      return { stopped, words: 'what they have handed out still runs' };
+    }
+    await workingHandler(context.db, name);
     someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
-    const number = await context.admin.rerun({ handler: name, only: 'all', filter, ...range, perMinute: pace });
+    const number = await addRerun(context.db, { handler: name, only: 'all', filter, ...range, perMinute: pace });
     return { rerun: number, words: 'that is its number: the events come again behind live work' };
   },
 });
@@ -88,10 +85,10 @@ export const discard = define({
   args: ARGS.omit({ from: true, to: true, perMinute: true }),
   access: 'change',
   async run(context, { handler: name, event, all, ...filter }) {
-    await handlerNamed(context, name);
+    await handlerNamed(context.db, name);
     someOf('--event, --error, --type, --session', { ...filter, event, all });
-    const seq = event === undefined ? undefined : String(await eventNamed(context, event));
-    return { discarded: await context.admin.discard({ handler: name, ...filter, event: seq }) };
+    const seq = event === undefined ? undefined : String((await eventNamed(context.db, event)).seq);
+    return { discarded: await discardTasks(context.db, { handler: name, ...filter, event: seq, limit: 0 }) };
   },
 });
 
@@ -103,9 +100,10 @@ const pausing = (name: 'pause' | 'resume', about: string) =>
     first: ['handler'],
     access: 'change',
     async run(context, { handler: which }) {
-      await handlerNamed(context, which);
-      await context.admin.pause(which, name === 'pause');
-      return { handler: which, paused: name === 'pause' };
+      await handlerNamed(context.db, which);
+      const paused = name === 'pause';
+      await context.db.run(PAUSE, { which, paused: Number(paused) });
+      return { handler: which, paused };
     },
   });
 
@@ -114,16 +112,17 @@ export const resume = pausing('resume', 'a paused handler goes on');
 
 export const reconcile = define({
   name: 'reconcile',
-  about: 'reads the history now; --from CURSOR reads a stretch again, and closes its gap',
+  about:
+    'reads the history now; --from CURSOR reads again from there what the service still has, and closes the gaps after it',
   args: ARGS.pick({ from: true }),
   access: 'change',
-  async run({ admin, read, clock }, { from = null }) {
-    const { floor, state } = await read.facts();
+  async run({ db, clock }, { from = null }) {
+    const { floor, state } = await readFacts(db);
     const { state: now } = (state['reconcile'] ?? { state: 'off' }) as { state: string };
     if (now === 'off') throw new Refused('history is not read: set API_BASE_URL and API_KEY, then restart the kit');
-    if (from !== null && floor !== null && BigInt(from) <= BigInt(floor))
-      throw new Refused(`pruning has removed everything up to ${floor}: name a cursor above it`);
-    await admin.tell('reconcile_asked', { at: clock.now(), from });
+    if (from !== null && floor !== null && BigInt(from) < BigInt(floor))
+      throw new Refused(`pruning has removed everything up to ${floor}: name that cursor, or one above it`);
+    await tell(db, 'reconcile_asked', { at: clock.now(), from });
     return { asked: true, from, words: 'history is read within seconds: see npx kit status' };
   },
 });

@@ -5,7 +5,8 @@ import type { Config } from '../config.ts';
 import type { PeopleStore } from './store/open.ts';
 import type { Disk } from './store/shapes.ts';
 
-export interface OperationContext extends PeopleStore {
+export interface OperationContext {
+  db: PeopleStore;
   clock: Clock;
   disk: () => Disk;
   version: string;
@@ -107,5 +108,7 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
 /** Undefined: zod's own words. */
 function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
   if (code === 'invalid_type') return input === undefined ? 'is required' : `must be a ${String(issue['expected'])}`;
+  if (code === 'too_small') return `must be at least ${String(issue['minimum'])}`;
+  if (code === 'too_big') return `must be at most ${String(issue['maximum'])}`;
   return code === 'invalid_value' ? `must be one of ${(issue['values'] as string[]).join(', ')}` : undefined;
 }

@@ -1,7 +1,7 @@
 // Checks everything that a delivery depends on, by signed test events where they pass.
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { iso } from '../base/clock.ts';
+import { iso, type Clock } from '../base/clock.ts';
 import { describe } from '../base/errors.ts';
 import type { Config } from '../config.ts';
 import { signedHeaders } from '../service/sign.ts';
@@ -10,6 +10,7 @@ import { alarmsOf } from './alarms.ts';
 import { define, type OperationContext } from './define.ts';
 import { count, headlineOf, SECOND_MS } from './judge.ts';
 import { post } from './post.ts';
+import { readFacts } from './store/facts.ts';
 
 interface Finding {
   state: 'ok' | 'warning' | 'fault';
@@ -36,12 +37,7 @@ export const ANSWERS: Record<string, string> = {
 };
 
 /** Sends a signed `webhook.ping`, as the service's test does. Null: it was taken. */
-async function ping(
-  url: string,
-  secret: string,
-  config: Config,
-  clock: OperationContext['clock'],
-): Promise<string | null> {
+async function ping(url: string, secret: string, config: Config, clock: Clock): Promise<string | null> {
   // `receive` knows tests of our own by it: they say nothing of a webhook that is off.
   const id = `kit_${randomUUID()}`;
   const rest = { cursor: null, session_id: null, webhook_id: 'doctor', data: { message: 'doctor' } };
@@ -98,7 +94,7 @@ export const doctor = define({
   access: 'change',
   async run(context) {
     const config = context.config();
-    const facts = await context.read.facts();
+    const facts = await readFacts(context.db);
     const stands = alarmsOf(facts, context.disk()).map(({ name, level, text }) => ({
       check: name,
       ...(level === 'critical' ? fault(text) : warning(text)),

@@ -11,7 +11,7 @@ export interface Reconcile {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
-  /** In the present pass. */
+  /** New ones, in the present pass. */
   fetched?: number;
 }
 
@@ -83,7 +83,7 @@ export const count = (n: number, one: string, many = `${one}s`): string =>
 
 const REFUSED: Record<string, string> = {
   bad_signature: 'none of our secrets has signed them. Compare WEBHOOK_SECRET with the service, then send SIGHUP',
-  clock_skew: 'the clock of this machine is wrong. Synchronise it',
+  clock_skew: 'their time is far from that of this machine. Compare its clock: timedatectl',
   store: 'the store cannot be written. See the disk: df -h',
   no_room: 'too many large bodies come at once. Let the proxy limit them',
   body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it and restart: the service may send 12 MiB',
@@ -100,12 +100,15 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-/** What fails now; or what became dead letters lately, if they are three or more and a tenth of its tasks. */
+/** What fails now; or, around the newest dead letter, what ended so, if they are three or more and a tenth. */
 export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFacts, at: number): string | null {
   if (failing) return `${name} fails for ${count(failing.lanes, 'conversation')} since ${duration(at - failing.since)}`;
   if (dead < 3 || dead * 10 < ended) return null;
-  return `${name} gives up: ${dead} of its last ${count(ended, 'task')} became dead letters`;
+  return `${name} gives up: ${dead} of ${count(ended, 'task')} became dead letters within the hour`;
 }
+
+const suspectWords = ({ name, suspects }: HandlerFacts): string =>
+  `The process of ${name} has died, and ${count(suspects, 'task')} that ran then run again apart: see the log`;
 
 /** The one sentence that a person reads first. It names the thing. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
@@ -121,6 +124,8 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
   const [failing] = facts.handlers.flatMap((handler) => failureOf(handler, facts.at) ?? []);
   if (failing !== undefined) return { level: 'warning', text: failing };
+  const killer = facts.handlers.find(({ suspects }) => suspects > 0);
+  if (killer) return { level: 'warning', text: suspectWords(killer) };
   return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
 }
 
@@ -128,7 +133,8 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
 function busyWith(facts: Facts): Headline | null {
   const busy = (text: string): Headline => ({ level: 'busy', text });
   const reconcile = reconcileOf(facts);
-  if (reconcile.state === 'running') return busy(`Catching up: ${count(reconcile.fetched ?? 0, 'event')} fetched`);
+  if (reconcile.state === 'running' && reconcile.fetched)
+    return busy(`Catching up: ${count(reconcile.fetched, 'event')} fetched`);
   if (reconcile.state === 'idle' && reconcile.lastAt === null) return busy('History is being read for the first time');
   const behind = behindOf(facts);
   if (behind > BEHIND) return busy(`Handlers have ${count(behind, 'event')} still to take up`);
@@ -138,12 +144,16 @@ function busyWith(facts: Facts): Headline | null {
   if (paused)
     return busy(`${paused.name} is paused, and ${count(paused.waiting, 'task')} wait: npx kit resume ${paused.name}`);
   const [rerun] = facts.reruns;
-  return rerun ? busy(`Handing ${rerun.handler} its events again: ${count(rerun.tasks, 'task')} so far`) : null;
+  if (!rerun) return null;
+  const what = rerun.only === 'dead' ? 'retries its dead letters' : 'gets its events again';
+  return busy(`${rerun.handler} ${what}: ${count(rerun.tasks, 'task')} so far`);
 }
 
 function wellWords(facts: Facts): string {
   const waiting = totalOf(facts, 'waiting');
   const history = reconcileOf(facts).state === 'off' ? '; history is not read: API_KEY is not set' : '';
   const work = waiting > 0 ? `${count(waiting, 'task')} at work` : 'nothing waits';
-  return `Deliveries are taken and handled: ${work}${history}`;
+  const dead = totalOf(facts, 'dead');
+  const letters = dead > 0 ? `, ${count(dead, 'dead letter')}` : '';
+  return `Deliveries are taken and handled: ${work}${letters}${history}`;
 }

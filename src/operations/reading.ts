@@ -3,7 +3,16 @@ import { z } from 'zod';
 import { iso } from '../base/clock.ts';
 import { eventFilter, flag, limit, taskFilter } from './arguments.ts';
 import { define, Refused, withTimes } from './define.ts';
+import { eventNamed, handlerNamed } from './named.ts';
+import { readFacts } from './store/facts.ts';
+import { readCauses, readEvents, readTasks } from './store/read.ts';
 import type { Facts, TaskLine } from './store/shapes.ts';
+import { originOf } from '../store/sqlite/rows.ts';
+
+const FAILURES = `select n, at, error from attempts
+  where event = @event and handler = (select id from handlers where name = @handler) order by n`;
+const QUARANTINE = `select id, reason, received_at as "receivedAt", origin, cast(cursor as text) as cursor, event, copies,
+  coalesce(octet_length(body), 0) as bytes from quarantine order by id desc limit @most`;
 
 export const events = define({
   name: 'events',
@@ -13,19 +22,19 @@ export const events = define({
   reads: true,
   // They ask what strangers wrote, and a URL must not hold a phone number.
   byPost: ['sender', 'text'],
-  run: async ({ read }, filter) => (await read.events(filter)).map(withTimes),
+  run: async ({ db }, filter) => (await readEvents(db, filter)).map(withTimes),
 });
 
 export const tasks = define({
   name: 'tasks',
   about: 'tasks of handlers: waiting ones oldest first, others newest first',
-  args: taskFilter.extend({ causes: flag.describe('groups of the same error') }),
+  args: taskFilter.extend({ causes: flag.describe('by error: the newest 10,000 of each handler') }),
   access: 'read',
-  async run({ read, clock }, { causes, ...filter }) {
-    if (causes) return (await read.causes(filter)).map(withTimes);
-    const facts = await read.facts();
-    const list = await read.tasks(filter);
-    return list.map((task) => rowOf(task, facts, clock.now()));
+  async run({ db }, { causes, ...filter }) {
+    if (filter.handler !== undefined) await handlerNamed(db, filter.handler);
+    if (causes) return (await readCauses(db, filter)).map(withTimes);
+    const facts = await readFacts(db);
+    return (await readTasks(db, filter)).map((task) => rowOf(task, facts));
   },
 });
 
@@ -37,28 +46,30 @@ export const explain = define({
   access: 'reveal',
   reads: true,
   byPost: ['data'],
-  async run({ read, clock }, { event: name, data }) {
-    const event = await read.event(name);
-    if (!event) throw new Refused(`no event has the key, id or cursor ${name}: see npx kit events`);
-    const facts = await read.facts();
-    const list = await read.tasks({ event: event.key, limit: 1_000 });
+  async run({ db }, { event: name, data }) {
+    const event = await eventNamed(db, name);
+    const facts = await readFacts(db);
+    const list = await readTasks(db, { event: event.key, limit: 1_000 });
     const told = list.map(async (task) => ({
-      ...rowOf(task, facts, clock.now()),
-      failures: (await read.attempts(event.seq, task.handler)).map(withTimes),
+      ...rowOf(task, facts),
+      failures: (await db.all<object>(FAILURES, { event: event.seq, handler: task.handler })).map(withTimes),
     }));
-    const body = data ? await read.body(event.seq) : undefined;
+    const bytes = data
+      ? await db.get<{ body: Buffer | null }>('select body from events where seq = @seq', { seq: event.seq })
+      : null;
+    const body = bytes?.body?.toString() ?? null;
     const pending = facts.handlers.filter(({ position }) => position < event.seq).map(({ name: handler }) => handler);
     return { ...(data && { body }), event: withTimes(event), tasks: await Promise.all(told), notYetTakenUpBy: pending };
   },
 });
 
-function rowOf(task: TaskLine, facts: Facts, now: number) {
+function rowOf(task: TaskLine, facts: Facts) {
   const { handler, key, type, state, ...rest } = withTimes(task);
-  return { handler, key, type, state, waitsFor: waitsFor(task, facts, now), ...rest };
+  return { handler, key, type, state, waitsFor: waitsFor(task, facts), ...rest };
 }
 
 /** Null: it has ended. */
-function waitsFor(task: TaskLine, facts: Facts, now: number): string | null {
+function waitsFor(task: TaskLine, facts: Facts): string | null {
   if (task.state !== 'waiting') return null;
   const handler = facts.handlers.find(({ name }) => name === task.handler);
   if (task.running) return 'running';
@@ -67,7 +78,8 @@ function waitsFor(task: TaskLine, facts: Facts, now: number): string | null {
   if (handler.paused) return `waits because the handler is paused: npx kit resume ${task.handler}`;
   if (task.dueAt === null)
     return `waits until replay has shown everything up to it (the watermark is ${facts.watermark ?? 'not set'})`;
-  if (task.dueAt > now) return `waits until ${iso(task.dueAt)}${task.failedAt === null ? '' : ', to be tried again'}`;
+  if (task.dueAt > facts.at)
+    return `waits until ${iso(task.dueAt)}${task.firstFailedAt === null ? '' : ', to be tried again'}`;
   return task.crashes > 0
     ? 'waits for a process of its own, because its process died'
     : 'is due, behind earlier tasks of its lane';
@@ -81,9 +93,13 @@ export const quarantine = define({
   access: 'reveal',
   reads: true,
   byPost: ['id'],
-  async run({ read }, { id, limit: most }) {
-    if (id === undefined) return (await read.quarantine(most)).map(withTimes);
-    const bytes = await read.quarantined(id);
+  async run({ db }, { id, limit: most }) {
+    if (id === undefined) {
+      const rows = await db.all<{ origin: number }>(QUARANTINE, { most });
+      return rows.map((row) => withTimes({ ...row, origin: originOf(row.origin) }));
+    }
+    const { body: bytes } =
+      (await db.get<{ body: Buffer | null }>('select body from quarantine where id = @id', { id })) ?? {};
     if (!bytes) throw new Refused(`there is nothing under the number ${id}: see npx kit quarantine`);
     return { id, bytes: bytes.toString('latin1') };
   },

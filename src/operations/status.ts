@@ -5,7 +5,10 @@ import { alarmsOf } from './alarms.ts';
 import { flag } from './arguments.ts';
 import { define, Refused } from './define.ts';
 import { behindOf, DAY_MS, failuresOf, handlerState, headlineOf, kitOf, reconcileOf, totalOf } from './judge.ts';
+import { handlerNamed } from './named.ts';
+import { readFacts } from './store/facts.ts';
 import type { Disk, Facts, Sample } from './store/shapes.ts';
+import { forget as forgetHandler } from './store/tasks.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   const { counters, handlers, running } = facts;
@@ -31,7 +34,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
     watermark: facts.watermark,
     floor: facts.floor,
     newestCursor: facts.newestCursor,
-    gaps: facts.gaps,
+    gaps: facts.gaps.length,
     failuresInARow: failuresOf(facts),
     reconcile: { state, lastAt: iso(lastAt), reason, recovered },
     alarms: alarms.map((alarm) => {
@@ -65,15 +68,16 @@ export const status = define({
   about: 'whether all is well, what waits, and what stands in the way',
   args: z.object({ charts: flag.describe('the last 24 hours, in quarters') }),
   access: 'read',
-  async run({ read, disk, version, clock }, { charts }) {
-    const state = statusOf(await read.facts(), disk(), version);
-    return charts ? { ...state, charts: chartsOf(await read.samples(clock.now() - DAY_MS)) } : state;
+  async run({ db, clock, disk, version }, { charts }) {
+    const state = statusOf(await readFacts(db), disk(), version);
+    if (!charts) return state;
+    const samples = 'select * from samples where at >= @since order by at';
+    return { ...state, charts: chartsOf(await db.all(samples, { since: clock.now() - DAY_MS })) };
   },
-  show: ({ headline, alarms, failuresInARow, ...rest }) => ({
+  show: ({ headline, alarms, ...rest }) => ({
     words: headline.text,
     alarms: alarms.map(({ level, text, since }) => `${level}: ${text} (since ${since})`),
     ...rest,
-    failuresInARow: `${failuresInARow} of 15`,
   }),
 });
 
@@ -84,14 +88,13 @@ export const handlers = define({
   access: 'change',
   reads: true,
   byPost: ['forget'],
-  async run({ read, admin }, { forget }) {
+  async run({ db }, { forget }) {
     if (forget !== undefined) {
-      const how = await admin.forget(forget);
-      if (how === 'unknown') throw new Refused(`there is no handler ${forget}: see npx kit handlers`);
-      if (how === 'loaded')
+      if ((await handlerNamed(db, forget)).state === 'loaded')
         throw new Refused(`${forget} has a file and works: take its file away first, then send SIGHUP`);
+      await forgetHandler(db, forget);
     }
-    const { handlers: list, newest } = await read.facts();
+    const { handlers: list, newest } = await readFacts(db);
     return list.map((handler) => {
       const { name, file, fault, waiting, done, skipped, dead, failed, failing, position } = handler;
       const rest = { waiting, done, skipped, dead, failed, behind: newest - position, fault, file };

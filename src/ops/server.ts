@@ -5,7 +5,6 @@ import { createServer, type Server } from 'node:http';
 import { extname } from 'node:path';
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
-import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
@@ -13,6 +12,7 @@ import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
 import { argumentsOf, checked, Refused, type Operation, type OperationContext } from '../operations/define.ts';
 import { kitOf } from '../operations/judge.ts';
+import { readFacts } from '../operations/store/facts.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 import { listen } from '../receive/server.ts';
 import { StoreError } from '../store/store.ts';
@@ -30,18 +30,18 @@ const PAGE = new URL('page/', import.meta.url);
 /** What the page's modules import, under the same name in its import map. */
 const MODULES = ['preact', 'preact/hooks', 'htm'];
 
-export interface OpsOptions extends PeopleStore {
+export interface OpsOptions {
+  db: PeopleStore;
   config: Config;
-  clock: Clock;
   log: Logger;
 }
 
 type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
 
 /** Throws ConfigError if the port is taken. */
-export async function startOps({ config, log, clock, read, admin }: OpsOptions): Promise<Server> {
+export async function startOps({ db, config, log }: OpsOptions): Promise<Server> {
   const disk = () => diskOf(config.storePath);
-  const context: OperationContext = { read, admin, clock, disk, version: VERSION, config: () => config };
+  const context: OperationContext = { db, clock: db.clock, disk, version: VERSION, config: () => config };
   const tokens = { all: config.OPS_TOKEN, read: config.OPS_READ_TOKEN };
   const guard =
     (access: Operation['access']): Guard =>
@@ -52,10 +52,10 @@ export async function startOps({ config, log, clock, read, admin }: OpsOptions):
       return answer(ctx, refused.status, { error: refused.error });
     };
   const router = new Router({ sensitive: true, strict: true });
-  addProbes(router, read);
+  addProbes(router, db);
   router.get('/metrics', guard('read'), async (ctx) => {
     const { metricsOf } = await import('./metrics.ts');
-    const { type, text } = await metricsOf(await read.facts(), disk(), VERSION);
+    const { type, text } = await metricsOf(await readFacts(db), disk(), VERSION);
     ctx.type = type;
     ctx.body = text;
   });
@@ -143,10 +143,10 @@ async function answer(ctx: Context, status: number, body: unknown): Promise<void
   ctx.body = body;
 }
 
-function addProbes(router: Router, read: PeopleStore['read']): void {
+function addProbes(router: Router, db: PeopleStore): void {
   router.get('/livez', (ctx) => void (ctx.body = 'alive\n'));
   router.get('/readyz', async (ctx) => {
-    const { processes } = kitOf(await read.facts());
+    const { processes } = kitOf(await readFacts(db));
     ctx.status = processes.receive === 'up' ? 200 : 503;
     ctx.body = processes.receive === 'up' ? 'ready\n' : 'the main process gives no sign of life\n';
   });

@@ -3,14 +3,15 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { ServiceError } from '../service/errors.ts';
 import { TOO_LARGE } from '../service/exchange.ts';
+import type { Database } from '../store/sql.ts';
 import type { IngestStore } from '../store/store.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import { isLost, LIMIT, LOST, unfit, type Read } from './page.ts';
 import { findOldest } from './search.ts';
-import type { ReplayStore } from './store.ts';
+import { addGap, beginAt, behindOf, closeGaps, highestStored, positionOf } from './store.ts';
 
 export interface PassOptions {
-  store: ReplayStore;
+  db: Database;
   ingest: IngestStore;
   read: Read;
   clock: Clock;
@@ -25,13 +26,13 @@ export interface PassOptions {
 
 /** Resolves with why nothing was read, or null. */
 export async function runPass(options: PassOptions, overlap: boolean): Promise<string | null> {
-  const { store, clock, from } = options;
-  const { watermark: known, lowest } = await store.position();
+  const { db, clock, from } = options;
+  const { watermark: known, lowest } = await positionOf(db);
   if (known === null && from === null) return readOn(options, null, null);
   const watermark = known ?? from ?? lowest;
   if (watermark === null) return 'waiting for the first event';
-  if (known === null) await store.begin(watermark);
-  const found = overlap ? await store.before(watermark, clock.now() - options.overlapMs) : undefined;
+  if (known === null) await beginAt(db, watermark);
+  const found = overlap ? await behindOf(db, watermark, clock.now() - options.overlapMs) : undefined;
   const behind = found !== undefined && isBehind(found, watermark) ? found : watermark;
   // The cursor below may be gone while the watermark is not.
   for (const start of new Set([behind, watermark]))
@@ -43,16 +44,24 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   return skip(options, watermark);
 }
 
-/** Reads a stretch above the floor again, and closes the gaps that it covers. */
-export async function readAgain(options: PassOptions, from: Cursor): Promise<void> {
-  const { watermark } = await options.store.position();
-  await readOn(options, from, watermark);
-  const after = await options.store.position();
-  if (after.watermark !== null) await options.store.close(from, after.watermark);
+/**
+ * Reads a stretch above the floor again, if the service still has it, and closes the gaps that it covers. Resolves with why
+ * it was not read, or null.
+ */
+export async function readAgain(options: PassOptions, from: Cursor): Promise<string | null> {
+  const { db, clock } = options;
+  const { watermark } = await positionOf(db);
+  const why = await readOn(options, from, watermark).catch((error: unknown) => {
+    if (!isLost(error)) throw error;
+    return `the service does not have the events after ${from}`;
+  });
+  const after = await positionOf(db);
+  if (after.watermark !== null) await closeGaps(db, clock.now(), from, after.watermark);
+  return why;
 }
 
 async function readOn(options: PassOptions, start: Cursor | null, watermark: Cursor | null): Promise<null> {
-  const { store, ingest, clock, windowMs, onPage } = options;
+  const { db, ingest, clock, windowMs, onPage } = options;
   const before = clock.now() - windowMs;
   let limit = LIMIT;
   let asked = start;
@@ -68,7 +77,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
     if (page.reset) throw unfit('the cursor has expired', LOST);
     const last = page.cursors.at(-1) ?? null;
     // At the end of history, lower cursors may become visible after higher ones: only what was stored for a while proves.
-    const to = page.hasMore || last === null ? last : await store.storedBy(page.cursors, before);
+    const to = page.hasMore || last === null ? last : await highestStored(db, page.cursors, before);
     // The page of an overlap may end below the watermark, which it then does not move.
     const proves = to !== null && (shown === null || watermark !== null) ? { proves: { from: shown, to } } : {};
     const verdicts = await ingest.accept({ readings: page.readings, ...proves });
@@ -83,14 +92,14 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
 
 /** The watermark has expired: goes on at the oldest cursor that the service accepts. What is before it is a gap. */
 async function skip(options: PassOptions, watermark: Cursor): Promise<string | null> {
-  const { store, log } = options;
-  const { newest } = await store.position();
-  const found = await findOldest(options.read, store, watermark, newest);
+  const { db, clock, log } = options;
+  const { newest } = await positionOf(db);
+  const found = await findOldest(options.read, db, watermark, newest);
   if (found === null) {
-    await store.gap(watermark, null, 'the service no longer has the events after it');
+    await addGap(db, clock.now(), watermark, null, 'the service no longer has the events after it');
     return 'the cursor has expired, and the service accepts none that is known: waiting for the next event';
   }
   log.error({ after: watermark, upTo: found }, 'the service can no longer show this stretch of history: it is a gap');
-  await store.gap(watermark, found, 'the service no longer has these events');
+  await addGap(db, clock.now(), watermark, found, 'the service no longer has these events');
   return readOn(options, found, found);
 }

@@ -4,14 +4,14 @@ import type { Logger } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import type { Config } from '../config.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
-import { StoreError, type Store } from '../store/store.ts';
-import type { Db } from '../store/sqlite/database.ts';
+import { StoreError, type IngestStore } from '../store/store.ts';
+import type { Database } from '../store/sql.ts';
 import { ServiceError } from '../service/errors.ts';
 import { createExchange } from '../service/exchange.ts';
 import { createBudget, retryWait } from '../service/pace.ts';
 import { createRead } from './page.ts';
 import { readAgain, runPass, type PassOptions } from './pass.ts';
-import { ReplayStore } from './store.ts';
+import { stateOf, untoldGaps } from './store.ts';
 import { Stream } from './stream.ts';
 
 /** Strict tasks ask for a pass at most this often; commands are seen within it, and faults of the store may pass. */
@@ -30,14 +30,14 @@ interface Told {
 }
 
 export interface ReconcilerOptions {
-  store: Pick<Store, 'ingest'> & { db: Db };
+  ingest: IngestStore;
+  db: Database;
   config: Config;
   clock: Clock;
   log: Logger;
 }
 
 export class Reconciler {
-  readonly #store: ReplayStore;
   readonly #intervalMs: number;
   readonly #pass: PassOptions;
   readonly #stream: Stream | undefined;
@@ -50,15 +50,14 @@ export class Reconciler {
   #nextAt = -Infinity;
   #failures = 0;
 
-  constructor({ store, config, clock, log }: ReconcilerOptions) {
+  constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {
     const exchange = createExchange({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY });
     // A sixth of the kit's calls. Handlers have the others.
     const budget = createBudget(Math.max(1, Math.floor(config.API_CALLS_PER_MINUTE / 6)), clock);
-    this.#store = new ReplayStore(store.db, clock);
     this.#intervalMs = config.RECONCILE_INTERVAL_SECONDS * 1_000;
     this.#pass = {
-      store: this.#store,
-      ingest: store.ingest,
+      db,
+      ingest,
       read: createRead(exchange, budget, this.#abort.signal),
       clock,
       log,
@@ -67,7 +66,7 @@ export class Reconciler {
       from: config.REPLAY_FROM === 'start' ? null : parseCursor(config.REPLAY_FROM),
       onPage: (recovered, fetched) => this.#onPage(recovered, fetched),
     };
-    if (config.STREAM === 'on') this.#stream = new Stream(store.ingest, log, exchange);
+    if (config.STREAM === 'on') this.#stream = new Stream(ingest, log, exchange);
   }
 
   /** Strict tasks wait. */
@@ -82,7 +81,7 @@ export class Reconciler {
 
   async #step(): Promise<number> {
     if (!this.#isBegun) await this.#begin();
-    const asked = await this.#store.asked();
+    const asked = await stateOf<{ at: number; from: Cursor | null }>(this.#pass.db, 'reconcile_asked');
     const isAsked = asked !== undefined && asked.at > this.#told.askedAt;
     if (isAsked) this.#told.askedAt = asked.at;
     const isDue = this.#pass.clock.monotonic() >= this.#nextAt;
@@ -94,19 +93,19 @@ export class Reconciler {
   }
 
   async #begin(): Promise<void> {
-    const told = (await this.#store.told()) as Partial<Told> | undefined;
-    this.#told = { ...this.#told, ...told, state: 'idle', reason: null, fetched: 0 };
+    const before = await stateOf<Told>(this.#pass.db, 'reconcile');
+    this.#told = { ...this.#told, ...before, state: 'idle', reason: null, fetched: 0 };
     this.#isBegun = true;
     await this.#tell({});
   }
 
   /** One pass. `whole`: with the overlap. */
   async #run(whole: boolean, again: Cursor | null): Promise<void> {
-    const { ingest, clock, log } = this.#pass;
+    const { db, ingest, clock, log } = this.#pass;
     try {
-      if (again !== null) await readAgain(this.#pass, again);
-      const reason = await runPass(this.#pass, whole);
-      await ingest.accept({ readings: await this.#store.gapEvents() });
+      const lost = again === null ? null : await readAgain(this.#pass, again);
+      const reason = (await runPass(this.#pass, whole)) ?? lost;
+      await ingest.accept({ readings: await untoldGaps(db, clock.now()) });
       if (this.#failures > 0) log.info('history is read again');
       this.#failures = 0;
       if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
@@ -132,7 +131,7 @@ export class Reconciler {
   async #onPage(recovered: number, fetched: number): Promise<void> {
     const told = this.#told;
     told.recovered += recovered;
-    told.fetched += fetched;
+    told.fetched += recovered;
     // The first pass brings what came while the kit was down, which no webhook could bring.
     if (recovered > 0 && this.#nextAt > 0) told.recoveredAt = this.#pass.clock.now();
     // A short pass is not worth a word.
@@ -141,7 +140,7 @@ export class Reconciler {
 
   async #tell(change: Partial<Told>): Promise<void> {
     this.#told = { ...this.#told, ...change };
-    await this.#store.tell(this.#told);
+    await this.#pass.db.write((tx) => tx.set('reconcile', this.#told));
   }
 }
 

@@ -1,12 +1,13 @@
 // Looks by halving for the oldest cursor that the service still accepts.
 import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { isLost, type Read } from './page.ts';
-import type { ReplayStore } from './store.ts';
+import type { Database } from '../store/sql.ts';
+import { middleStored } from './store.ts';
 
 /** Above `refused`, up to `newest`. Null: the service accepts none of them. Throws ServiceError. */
 export async function findOldest(
   read: Read,
-  stored: Pick<ReplayStore, 'between'>,
+  db: Database,
   refused: Cursor,
   newest: Cursor | null,
 ): Promise<Cursor | null> {
@@ -16,7 +17,7 @@ export async function findOldest(
   let high = newest;
   let amongStored = false;
   for (;;) {
-    const middle = amongStored ? await stored.between(low, high) : half(low, high);
+    const middle = amongStored ? await middleStored(db, low, high) : half(low, high);
     if (middle === null) return high;
     const answer = await ask(read, middle);
     if (answer === 'accepted') high = middle;

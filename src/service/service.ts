@@ -26,8 +26,11 @@ export interface Service {
    * been sent (contract 7.3): look with ListMessages before you send it again.
    */
   send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
-  /** GET /media/{id}: up to 64 MiB and 5 minutes. Cancel `body` if you do not read it. */
-  media(id: string, options?: WaitOptions): Promise<Media>;
+  /**
+   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading the body throws ServiceError if there is too much, and the error of
+   * `fetch` if the connection breaks. Cancel it if you do not read it.
+   */
+  media(id: string, options?: WaitOptions): Promise<Response>;
 }
 
 export interface WaitOptions {
@@ -40,14 +43,6 @@ export interface WaitOptions {
 export interface CallOptions extends WaitOptions {
   /** For paid operations: the quote for the same operation and the same request. */
   quoteId?: string;
-}
-
-export interface Media {
-  /** Reading it throws ServiceError if there is too much, and the error of `fetch` if the connection breaks. */
-  body: ReadableStream<Uint8Array>;
-  mime: string | null;
-  /** The size in bytes. Null: the service does not send it. */
-  bytes: number | null;
 }
 
 export interface ServiceOptions extends Access {
@@ -132,13 +127,9 @@ class Client implements Service {
     return this.#make({ ...route, costs: true, body: () => ({ request, billing: { quoteId } }) }, options, readObject);
   }
 
-  media(id: string, options: WaitOptions = {}): Promise<Media> {
+  media(id: string, options: WaitOptions = {}): Promise<Response> {
     const route = { what: 'GET /media', path: `/media/${encodeURIComponent(id)}`, limit: 'media', safe: true } as const;
-    return this.#make({ ...route, limitMs: MINUTES_5_MS }, options, ({ headers, body }) => {
-      const bytes = headers.get('content-length');
-      const mime = headers.get('content-type');
-      return { body: body ?? ReadableStream.from([]), mime, bytes: bytes === null ? null : Number(bytes) };
-    });
+    return this.#make({ ...route, limitMs: MINUTES_5_MS }, options, (answer) => answer);
   }
 }
 

@@ -15,6 +15,11 @@ export class StoreError extends Error {
     this.name = 'StoreError';
     this.code = code;
   }
+
+  /** Trying again may help. Otherwise a person must act. */
+  get mayPass(): boolean {
+    return ['busy', 'full', 'io'].includes(this.code);
+  }
 }
 
 /**

@@ -53,18 +53,18 @@ test.each<[string, string[], Record<string, string>, number, RegExp]>([
   ['an unknown command', ['evnts'], {}, 2, /^there is no command evnts: there are status, events, /],
   ['an unknown option', ['events', '--sesion', 'x'], {}, 2, /^Unknown option '--sesion'/],
   ['a wrong value', ['events', '--limit', '0'], {}, 2, /^limit: /],
-  ['no store', ['status'], { DATABASE_URL: 'sqlite:none.db' }, 2, /^there is no store at .*none\.db: see DATABASE_URL/],
-  ['a faulty configuration', ['status'], { RETENTION_DAYS: 'x' }, 78, /RETENTION_DAYS must be a whole number/],
+  ['no store', ['status'], { DATABASE_URL: 'sqlite:none.db' }, 78, /there is no store at .*none\.db: see DATABASE_URL/],
+  ['a faulty configuration', ['backup'], { RETENTION_DAYS: 'x' }, 78, /RETENTION_DAYS must be a whole number/],
 ])('%s ends with its code and a sentence', async (_, args, env, code, words) => {
   const ended = await kit(await worldWith(), args, env);
   expect([ended.code, ended.out]).toEqual([code, '']);
   expect(ended.error).toMatch(words);
 });
 
-test('a store that is none ends with 69', async () => {
+test('a store that is none ends with 78', async () => {
   const world = await worldWith();
   const { code, error } = await kit(world, ['status'], { DATABASE_URL: `sqlite:${KIT}` });
-  expect([code, error]).toEqual([69, expect.stringMatching(/not a database/)]);
+  expect([code, error]).toEqual([78, expect.stringMatching(/not a database/)]);
 });
 
 test('each command has help that names its options', async () => {

@@ -16,14 +16,14 @@ const DAY = 86_400_000;
 const log = createLog('keep', 'silent');
 const parts = (world: World) => {
   const config = { RETENTION_DAYS: 30, storePath: world.file };
-  return { ...world.people, config, clock: world.clock, log };
+  return { db: world.people, config, log };
 };
 const names = (world: World): unknown => world.rows('select name from alarms');
 
 test('a foreign reader lets the log grow, which is an alarm; when it ends, the log is cut', async () => {
   const world = await createWorld([]).begin();
   await report(world);
-  const [checkpoint, alarms] = [createCheckpoints(world.file, world.people.admin), createAlarms(parts(world))];
+  const [checkpoint, alarms] = [createCheckpoints(world.file, world.people), createAlarms(parts(world))];
   const reader = new Database(world.file);
   onTestFinished(() => void reader.close());
   reader.exec('begin; select * from events');

@@ -1,4 +1,5 @@
 // Alarms are posted to a real server: once, again each day, and when they are over; one that is refused holds up no other.
+import { tell } from '../../src/operations/store/open.ts';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
@@ -26,7 +27,7 @@ async function start() {
   const ALERT_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const world = await createWorld([]).begin();
   const config = { storePath: world.file, RETENTION_DAYS: 30, ALERT_URL };
-  const look = createAlarms({ ...world.people, config, clock: world.clock, log: createLog('keep', 'silent') });
+  const look = createAlarms({ db: world.people, config, log: createLog('keep', 'silent') });
   /** What was posted by this look. */
   async function posted(): Promise<string[]> {
     await look();
@@ -50,7 +51,7 @@ test('an alarm that is refused holds up no other, and is tried again', async () 
   const { world, refuses, posted } = await start();
   refuses.add('replay_stopped');
   await report(world, { state: 'stopped' });
-  await world.people.admin.tell('failures_in_a_row', 5);
+  await tell(world.people, 'failures_in_a_row', 5);
   expect([await posted(), await posted()]).toEqual([['deliveries_refused raised'], []]);
   refuses.clear();
   expect(await posted()).toEqual([]);
@@ -62,8 +63,8 @@ test('an alarm that is refused holds up no other, and is tried again', async () 
 test('an alarm that becomes worse is posted again', async () => {
   const { world, posted } = await start();
   await report(world);
-  await world.people.admin.tell('failures_in_a_row', 5);
+  await tell(world.people, 'failures_in_a_row', 5);
   expect(await posted()).toEqual(['deliveries_refused raised']);
-  await world.people.admin.tell('failures_in_a_row', 12);
+  await tell(world.people, 'failures_in_a_row', 12);
   expect([await posted(), await posted()]).toEqual([['deliveries_refused raised'], []]);
 });

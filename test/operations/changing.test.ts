@@ -101,7 +101,7 @@ test('a wish to read history is left for keep', async () => {
   );
 });
 
-const pause = (world: World) => world.people.admin.pause('h', true);
+const pause = (world: World) => world.pause('h', true);
 const breakIt = (world: World) => world.load([{ name: 'h' }], [{ name: 'h' }]);
 test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>([
   ['discarding without a filter', 'discard', { handler: 'h' }, null, /^say which: --event/],
@@ -121,7 +121,7 @@ test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>(
   [
     'history that was pruned',
     'reconcile',
-    { from: '5' },
+    { from: '4' },
     async (world) => {
       await report(world);
       world.store.db.raw.exec("insert into state values ('floor', 5)");

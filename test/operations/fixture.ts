@@ -1,4 +1,5 @@
 // Asks an operation as every surface does, and counts the tasks that the handlers' counters should count.
+import { tell } from '../../src/operations/store/open.ts';
 import { loadConfig } from '../../src/config.ts';
 import { OPERATIONS } from '../../src/operations/all.ts';
 import { checked } from '../../src/operations/define.ts';
@@ -17,15 +18,15 @@ export async function ask<Answer = unknown>(
   if (!operation) throw new Error(`no operation ${name}`);
   const disk = () => ({ logBytes: 0, freeBytes: 2 ** 40 });
   const config = () => loadConfig({ WEBHOOK_SECRET: 'whsec_test', DATABASE_URL: `sqlite:${file || 'x.db'}`, ...env });
-  const context = { ...world.people, clock: world.clock, disk, version: '2', config };
+  const context = { db: world.people, clock: world.clock, disk, version: '2', config };
   return (await operation.run(context, checked(operation, { ...args }))) as Answer;
 }
 
 /** What main and the reconciler report while all is well. */
 export async function report(world: World, reconcile: object = {}): Promise<void> {
-  await world.people.admin.tell('kit', { at: world.now, pid: 1, version: '2', processes: UP });
+  await tell(world.people, 'kit', { at: world.now, pid: 1, version: '2', processes: UP });
   const idle = { state: 'idle', lastAt: world.now, reason: null, recovered: 0 };
-  await world.people.admin.tell('reconcile', { ...idle, ...reconcile });
+  await tell(world.people, 'reconcile', { ...idle, ...reconcile });
 }
 
 /** Each is [what the counters say, what the tasks are]. */

@@ -9,20 +9,22 @@ import { UP } from './fixture.ts';
 const AT = Date.UTC(2026, 0, 31, 12);
 const LATE = AT - 6 * 60_000;
 const IDLE = { state: 'idle', lastAt: AT, reason: null, recovered: 0 };
-const RERUN = { handler: 'crm', tasks: 64, askedAt: AT };
+const RERUN = { handler: 'crm', only: 'all' as const, tasks: 64 };
+const GAP = { after: '5' as Cursor, upTo: null };
 const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
 
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
   const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9 };
-  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, dueSince: null, heldSince: null };
-  return { handlers: [{ ...file, ...counts, ...well, ...change }] };
+  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0 };
+  const times = { dueSince: null, heldSince: null };
+  return { handlers: [{ ...file, ...counts, ...well, ...times, ...change }] };
 }
 
 function factsWith(change: Partial<Facts> = {}): Facts {
   const kit = { at: AT, pid: 1, version: '2', processes: UP };
   const newest = { newestCursor: '9' as Cursor, newestAt: AT, newest: 9, watermark: null, floor: null };
-  const none = { counters: {}, alarms: [], conflictAt: null, reruns: [], running: 0, gaps: 0 };
+  const none = { counters: {}, alarms: [], conflictAt: null, reruns: [], running: 0, gaps: [] };
   return { at: AT, ...newest, ...none, ...crm(), ...change, state: { kit, reconcile: IDLE, ...change.state } };
 }
 
@@ -41,13 +43,14 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'all is well, with a dead letter too',
     crm({ dead: 3, waiting: 2 }),
-    'ok: Deliveries are taken and handled: 2 tasks',
+    'ok: Deliveries are taken and handled: 2 tasks at work, 3 dead letters',
   ],
   [
     'history is being read',
     reconcile({ state: 'running', fetched: 20_000 }),
     'busy: Catching up: 20,000 events fetched',
   ],
+  ['known history is read again', reconcile({ state: 'running', fetched: 0 }), 'ok: Deliveries are taken and handled'],
   ['history was never read', reconcile({ lastAt: null }), 'busy: History is being read for the first time'],
   [
     'the service fails shortly',
@@ -59,18 +62,23 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'most became dead letters',
     crm({ recent: { ended: 40, dead: 5 } }),
-    'warning: crm gives up: 5 of its last 40 tasks became dead letters: npx kit tasks --handler crm --causes',
+    'warning: crm gives up: 5 of 40 tasks became dead letters within the hour: npx kit tasks --handler crm --causes',
   ],
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm fails for 2 conversations since 6 min'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
   ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, and 1 task wait'],
   ['handlers are far behind', { newest: 5_009 }, 'busy: Handlers have 5,000 events still to take up'],
-  ['a rerun goes on', { reruns: [RERUN] }, 'busy: Handing crm its events again: 64 tasks so far'],
+  ['a rerun goes on', { reruns: [RERUN] }, 'busy: crm gets its events again: 64 tasks so far'],
+  [
+    'a process died and its task runs apart',
+    crm({ suspects: 1, waiting: 1 }),
+    'warning: The process of crm has died, and 1 task that ran then',
+  ],
   ['run is not up', processes({ run: 'down' }), 'busy: No handler works'],
   ['keep is not up', processes({ keep: 'down' }), 'busy: No history is read'],
   ['main says nothing for 11 s', { at: AT + 11_000 }, 'critical: The kit is not running: npm start'],
-  ['two alarms stand', { gaps: 1, ...crm({ state: 'missing' }) }, 'critical: 1 stretch of history'],
+  ['two alarms stand', { gaps: [GAP], ...crm({ state: 'missing' }) }, 'critical: 1 gap: the service no longer has'],
 ])('the headline is true when %s', (_, change, expected) => {
   const words = headline(factsWith(change));
   expect(words.slice(0, expected.length)).toBe(expected);
@@ -90,7 +98,7 @@ test.each<[string, Partial<Facts>, string]>([
     { ...isBehind, ...crm({ heldSince: LATE }) },
     'replay_behind warning',
   ],
-  ['a gap', { gaps: 2 }, 'gap critical'],
+  ['a gap', { gaps: [GAP, GAP] }, 'gap critical'],
   ['a contradiction', { conflictAt: LATE }, 'conflict critical'],
   ['a broken file', crm({ state: 'broken', fault: 'x', dueSince: 1 }), 'handler_broken critical'],
   ['a missing file', crm({ state: 'missing', dueSince: 1 }), 'handler_broken warning'],

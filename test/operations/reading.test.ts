@@ -66,11 +66,7 @@ test('an event is explained: how it came, and for each handler what it did and w
 });
 
 test.each<[string, (world: World) => unknown, RegExp]>([
-  [
-    'a paused handler',
-    (world) => world.people.admin.pause('h', true),
-    /^waits because the handler is paused: npx kit res/,
-  ],
+  ['a paused handler', (world) => world.pause('h', true), /^waits because the handler is paused: npx kit res/],
   [
     'a file that is put right',
     (world) => world.load([{ name: 'h' }], [{ name: 'h' }]),

@@ -24,7 +24,7 @@ async function startWorld(env: Record<string, string> = {}) {
   await report(world);
   const base = { WEBHOOK_SECRET: 'whsec_x', OPS_PORT: '0', DATABASE_URL: `sqlite:${world.file}` };
   const [config, log] = [loadConfig({ ...base, ...env }), createLog('keep', 'silent')];
-  const server = await startOps({ ...world.people, config, log, clock: world.clock });
+  const server = await startOps({ db: world.people, config, log });
   onTestFinished(() => void server.close());
   const { port } = server.address() as AddressInfo;
   /** Unlike fetch, it lets a test set Host and Origin. */

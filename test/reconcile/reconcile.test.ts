@@ -1,10 +1,12 @@
 // Replay: what a pass stores and proves, what it does when the service lies or has forgotten, and how often it calls.
+import { tell } from '../../src/operations/store/open.ts';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { createLog } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Reconciler } from '../../src/reconcile/reconciler.ts';
-import { ReplayStore } from '../../src/reconcile/store.ts';
+import { readFacts } from '../../src/operations/store/facts.ts';
+import { positionOf, untoldGaps } from '../../src/reconcile/store.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { TOO_LARGE } from '../../src/service/exchange.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -100,13 +102,14 @@ test.each([
   const service = await startService({ cursors: [] });
   await service.reader(world).pass();
   await world.accept(...[45, 50, 60].map((cursor) => ({ cursor })));
-  const { pass, store } = (await startService(history)).reader(world);
+  const { pass } = (await startService(history)).reader(world);
   await pass();
   expect(gaps(world)).toEqual([{ after: 1, upTo: end, closed: 0 }]);
   expect(stored(world)).toEqual(
     [1, ...upTo(60, Math.max(41, end + 1)), ...(end === 45 ? [45] : [])].toSorted((a, b) => a - b),
   );
-  for (let round = 0; round < 2; round++) await world.store.ingest.accept({ readings: await store.gapEvents() });
+  for (let round = 0; round < 2; round++)
+    await world.store.ingest.accept({ readings: await untoldGaps(world.people, world.now) });
   expect(world.rows('select id, type from events where cursor is null')).toEqual([{ id: 'gap:1', type: 'kit.gap' }]);
 });
 
@@ -133,6 +136,15 @@ test('a stretch that is read again closes its gap', async () => {
   Object.assign(history, { oldest: 0, cursors: upTo(6) });
   await again(1);
   expect([gaps(world), stored(world)]).toMatchObject([[{ closed: 1 }], upTo(6)]);
+});
+
+test('a gap that the service cannot fill is closed when a person reads again from there', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 1 }, { cursor: 5 });
+  const { pass, again } = (await startService({ cursors: [6], oldest: 5 })).reader(world);
+  await pass();
+  await again(1);
+  expect([gaps(world), stored(world)]).toMatchObject([[{ closed: 1 }], [1, 5, 6]]);
 });
 
 test('a replayed event is the one that the webhook brought', async () => {
@@ -166,13 +178,19 @@ test('a refused key stops passes until a person asks; what is asked in vain is t
   await world.accept({ cursor: 1 });
   const { access } = await startService({ cursors: upTo(3), knows: upTo(3) }, [refuses(403, 'RPC_METHOD_FORBIDDEN')]);
   const env = { WEBHOOK_SECRET: 'whsec_a', API_BASE_URL: access.baseUrl, API_KEY: access.apiKey };
-  const options = { store: world.store, config: loadConfig(env), clock: systemClock, log: createLog('test', 'silent') };
+  const options = {
+    ingest: world.store.ingest,
+    db: world.people,
+    config: loadConfig(env),
+    clock: systemClock,
+    log: createLog('test', 'silent'),
+  };
   const reconciler = new Reconciler(options);
   onTestFinished(() => reconciler.stop());
   async function told(state: string): Promise<unknown> {
     let reason: unknown;
     await until(state, async () => {
-      const { reconcile } = (await world.people.read.facts()).state;
+      const { reconcile } = (await readFacts(world.people)).state;
       const now = reconcile as { state: string; reason: string | null } | undefined;
       reason = now?.reason;
       return now?.state === state;
@@ -182,9 +200,8 @@ test('a refused key stops passes until a person asks; what is asked in vain is t
   expect(await told('stopped')).toBe(
     'ReplayEvents: 403 FAILED (RPC_METHOD_FORBIDDEN): see API_KEY, which needs events:read',
   );
-  await world.people.admin.tell('reconcile_asked', { at: 1, from: '9' });
-  expect(await told('backing-off')).toBe('ReplayEvents: 400 FAILED (EVENT_CURSOR_INVALID)');
-  expect(await told('idle')).toBeNull();
+  await tell(world.people, 'reconcile_asked', { at: 1, from: '9' });
+  expect(await told('idle')).toBe('the service does not have the events after 9');
   expect(stored(world)).toEqual(upTo(3));
 });
 
@@ -192,6 +209,6 @@ test('a triggered event with a cursor is neither where replay begins nor the new
   const world = createWorld();
   await world.accept({ cursor: 9_000, id: 'kit_1' });
   await world.accept({ cursor: 5, id: 'e5' });
-  const { lowest, newest } = await new ReplayStore(world.store.db, world.clock).position();
+  const { lowest, newest } = await positionOf(world.people);
   expect([lowest, newest]).toEqual(['5', '5']);
 });

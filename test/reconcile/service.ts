@@ -3,7 +3,6 @@ import type { ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { createRead } from '../../src/reconcile/page.ts';
 import { readAgain, runPass } from '../../src/reconcile/pass.ts';
-import { ReplayStore } from '../../src/reconcile/store.ts';
 import { createExchange } from '../../src/service/exchange.ts';
 import { createLog } from '../../src/base/log.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -59,12 +58,10 @@ export async function startService(history: History, lies: Lie[] = []) {
     read: createRead(createExchange(access), { take: () => 0 }, new AbortController().signal),
     /** Reads the history as `keep` does. */
     reader(world: World, from?: Cursor | null) {
-      const store = new ReplayStore(world.store.db, world.clock);
       const fixed = { log: createLog('test', 'silent'), windowMs: WINDOW, overlapMs: OVERLAP, onPage: () => {} };
       const { ingest } = world.store;
-      const options = { store, ingest, read: this.read, clock: world.clock, from, ...fixed };
+      const options = { db: world.people, ingest, read: this.read, clock: world.clock, from, ...fixed };
       return {
-        store,
         pass: (overlap = false) => runPass(options, overlap),
         again: (cursor: number) => readAgain(options, String(cursor) as Cursor),
       };

@@ -113,7 +113,7 @@ test('8: an answer above 64 MiB is not read to its end, and neither are media', 
   });
   expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable', reason: TOO_LARGE, status: 200 });
   const { body } = await service.media('a');
-  expect(await errorOf(Array.fromAsync(body, () => 0))).toMatchObject({ code: 'unreadable', status: 200 });
+  expect(await errorOf(Array.fromAsync(body ?? [], () => 0))).toMatchObject({ code: 'unreadable', status: 200 });
   expect(Math.max(...sent.slice(1))).toBeLessThan(150);
 });
 
@@ -124,11 +124,11 @@ test('4.3: media come as a stream with type and size; leaving them closes the co
     response.once('close', () => closed[number - 2]?.resolve());
     return response.write('a beginning');
   });
-  const { body, mime, bytes } = await service.media('a/b');
-  expect([mime, bytes]).toEqual(['image/png', 9]);
-  expect(Buffer.concat(await Array.fromAsync(body)).toString()).toBe('a picture');
-  for await (const chunk of (await service.media('a')).body) if (chunk.length > 0) break;
-  await (await service.media('a')).body.cancel();
+  const answer = await service.media('a/b');
+  expect(['content-type', 'content-length'].map((name) => answer.headers.get(name))).toEqual(['image/png', '9']);
+  expect(await answer.text()).toBe('a picture');
+  for await (const chunk of (await service.media('a')).body ?? []) if (chunk.length > 0) break;
+  await (await service.media('a')).body?.cancel();
   await Promise.all(closed.map(({ promise }) => promise));
 });
 

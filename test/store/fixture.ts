@@ -1,4 +1,5 @@
 // A store on a file of its own, with a clock that the test sets, and a driver that plays `run` in plain steps.
+import { rerun } from '../../src/operations/store/tasks.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -151,9 +152,13 @@ export class World {
     }
   }
 
+  async pause(handler: string, on: boolean): Promise<void> {
+    await this.people.run('update handlers set paused = @on where name = @handler', { handler, on: Number(on) });
+  }
+
   /** A rerun, to its end. */
   async rerun(handler: string, only: 'all' | 'dead' = 'all', from: Cursor | null = null): Promise<void> {
-    await this.people.admin.rerun({ handler, only, filter: {}, from, to: null, perMinute: null });
+    await rerun(this.people, { handler, only, filter: {}, from, to: null, perMinute: null });
     const id = this.ids.get(handler) ?? 0;
     for (let page = await this.reruns.page([id]); page; page = await this.reruns.page([id]))
       await this.reruns.apply(this.boot, page, this.plan(id, page.events));

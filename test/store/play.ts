@@ -1,4 +1,6 @@
 // Does what a command says to the store and to the model, and compares them.
+import { prune } from '../../src/keep/prune.ts';
+import { discard, retry } from '../../src/operations/store/tasks.ts';
 import { expect } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Claim, Ended, Look, Outcome, Role } from '../../src/store/work.ts';
@@ -93,7 +95,7 @@ export class Play {
 
   pause({ handler, on }: Of<'pause'>): Promise<unknown> {
     this.model.paused[on ? 'add' : 'delete'](handler + 1);
-    return this.world.people.admin.pause(DEFS[handler]?.name ?? '', on);
+    return this.world.pause(DEFS[handler]?.name ?? '', on);
   }
 
   async arrive({ items, proves }: Of<'arrive'>): Promise<void> {
@@ -268,7 +270,7 @@ export class Play {
   async retry({ which }: Of<'retry'>): Promise<void> {
     const task = this.pick(which);
     if (!task) return;
-    const isOne = await this.world.people.admin.retry(DEFS[task.handler - 1]?.name ?? '', task.event);
+    const isOne = await retry(this.world.people, DEFS[task.handler - 1]?.name ?? '', task.event);
     expect(isOne).toBe(task.state !== 'done');
     if (isOne) this.model.again(task);
   }
@@ -277,7 +279,7 @@ export class Play {
     const task = this.pick(which);
     if (!task) return;
     const filter = { handler: DEFS[task.handler - 1]?.name ?? '', event: String(task.event), limit: 1 };
-    expect(await this.world.people.admin.discard(filter)).toBe(task.state === 'waiting' ? 1 : 0);
+    expect(await discard(this.world.people, { ...filter, limit: 0 })).toBe(task.state === 'waiting' ? 1 : 0);
     if (task.state === 'waiting') task.state = 'skipped';
   }
 
@@ -307,7 +309,7 @@ export class Play {
     if (this.running.some(({ ended }) => ended > 0)) return;
     const rows = (): number[] => this.world.store.db.value<number>('select seq from events').all();
     const before = rows();
-    await this.world.people.admin.prune(this.world.now - ageMs);
+    await prune(this.world.people, this.world.now - ageMs);
     const after = new Set(rows());
     for (const seq of before) if (!after.has(seq)) this.model.pruned(seq);
   }

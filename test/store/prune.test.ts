@@ -1,4 +1,5 @@
 // Pruning: what may go, and what must stay.
+import { prune } from '../../src/keep/prune.ts';
 import { expect, test } from 'vitest';
 import { createWorld, over, WINDOW, type World } from './fixture.ts';
 
@@ -15,7 +16,7 @@ async function handled(world: World, ...cursors: number[]): Promise<void> {
 test('old, handled events go, with their tasks and idle lanes, and the floor tells', async () => {
   const world = await createWorld().begin();
   await handled(world, 1, 2);
-  await world.people.admin.prune(world.now + 1);
+  await prune(world.people, world.now + 1);
   expect([left(world), world.count('select count(*) from tasks'), world.count('select count(*) from lanes')]).toEqual([
     [],
     0,
@@ -38,7 +39,7 @@ test.each<[string, (world: World) => unknown]>([
   const world = await createWorld().begin();
   await handled(world, 1);
   make(world);
-  await world.people.admin.prune(world.now);
+  await prune(world.people, world.now);
   expect(left(world)).toEqual(['1']);
 });
 
@@ -48,7 +49,7 @@ test('a lane above the floor stays, because it still says what is late', async (
   const at = world.now;
   world.now += 1_000;
   await handled(world, 9);
-  await world.people.admin.prune(at + 1);
+  await prune(world.people, at + 1);
   await world.accept({ cursor: 7 });
   world.now += WINDOW;
   const [claim] = await world.settle();

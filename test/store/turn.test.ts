@@ -88,7 +88,7 @@ test('a paused handler takes up events and begins nothing; a missing one keeps i
     { name: 'a', order: 'arrival' },
     { name: 'b', order: 'arrival' },
   ]).begin();
-  await world.people.admin.pause('a', true);
+  await world.pause('a', true);
   await world.load(world.defs.slice(0, 1));
   await world.accept({ cursor: 1 });
   expect(await world.settle()).toEqual([]);
@@ -98,7 +98,7 @@ test('a paused handler takes up events and begins nothing; a missing one keeps i
   ]);
   await world.load();
   expect((await world.settle()).map(({ handler }) => handler)).toEqual([world.ids.get('b')]);
-  await world.people.admin.pause('a', false);
+  await world.pause('a', false);
   expect(await world.settle()).toHaveLength(1);
 });
 

@@ -1,29 +1,90 @@
-// The store for people: what they read and change, over one connection.
+// The store for people and upkeep: SQL that both dialects know, here on SQLite.
 import { systemClock, type Clock } from '../../base/clock.ts';
-import type { Db } from '../../store/sqlite/database.ts';
 import { createBoots } from '../../store/sqlite/boots.ts';
 import { createCounters } from '../../store/sqlite/counters.ts';
+import { BLOCKING_MS, type Db } from '../../store/sqlite/database.ts';
 import { createLanes, createTasks } from '../../store/sqlite/lanes.ts';
 import { createState } from '../../store/sqlite/state.ts';
-import { Admin } from './sqlite-admin.ts';
-import { Read } from './sqlite-read.ts';
+import type { Change, Database, Sql, Values } from '../../store/sql.ts';
 import { createReruns, type Reruns } from './sqlite-reruns.ts';
 
-/** What a store offers to people: another store has the same. */
-export type ReadStore = Pick<Read, keyof Read>;
-export type AdminStore = Pick<Admin, keyof Admin>;
-
-export interface PeopleStore {
-  read: ReadStore;
-  admin: AdminStore;
+export interface PeopleStore extends Database {
+  clock: Clock;
+  /**
+   * Copies the log into the store. `restart` and `truncate` wait shortly for writers and readers. Resolves to the bytes that
+   * were in use in the log's file, which may be longer. Null: in vain.
+   */
+  checkpoint: (how: 'passive' | 'restart' | 'truncate') => Promise<number | null>;
 }
+
+/** A checkpoint that restarts the log waits this long for writers and readers. */
+const CHECKPOINT_MS = 100;
+/** One page in the log. */
+const FRAME_BYTES = 4_096 + 24;
 
 /** `reading`: a connection of its own for reads, so that they wait for no write. */
 export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClock): PeopleStore {
-  const state = createState(db);
+  const change = changeOf(db);
+  const outside = sqlOf(reading);
   return {
-    read: new Read(reading, clock),
-    admin: new Admin(db, state, createLanes(db, state), clock),
+    dialect: 'sqlite',
+    clock,
+    all: <Row>(...args: Parameters<Sql['all']>) => reading.read(() => outside.all<Row>(...args)),
+    get: <Row>(...args: Parameters<Sql['get']>) => reading.read(() => outside.get<Row>(...args)),
+    run: (...args) => db.write(() => change.run(...args)),
+    write: (work) => db.write(() => work(change)),
+    read: (work) => reading.read(() => work(outside)),
+    checkpoint: (how) =>
+      db.query(() => {
+        db.raw.pragma(`busy_timeout = ${CHECKPOINT_MS}`);
+        const [result] = db.raw.pragma(`wal_checkpoint(${how})`) as { busy: number; log: number }[];
+        db.raw.pragma(`busy_timeout = ${BLOCKING_MS}`);
+        return result?.busy === 0 ? result.log * FRAME_BYTES : null;
+      }),
+  };
+}
+
+/** Leaves a word for a process. */
+export const tell = (db: Database, name: string, value: unknown): Promise<void> =>
+  db.write((tx) => tx.set(name, value));
+
+function changeOf(db: Db): Change {
+  const state = createState(db);
+  const lanes = createLanes(db, state);
+  return {
+    ...sqlOf(db),
+    touch: async (list) => new Set(list).forEach((lane) => lanes.touch(lane)),
+    count: async (counts) => state.count(counts),
+    cursor: async (name) => state.cursor(name),
+    setCursor: async (name, value) => state.setCursor(name, value),
+    set: async (name, value) => state.set(name, value),
+  };
+}
+
+/** Each text is prepared once. */
+function sqlOf(db: Db): Sql {
+  const known = new Map<string, { statement: ReturnType<typeof db.sql>; names: string[] }>();
+  function prepared(text: string, values: Values = {}) {
+    const names = () => [...text.matchAll(/@(\w+)/g)].map(([, name = '']) => name);
+    const found = known.get(text) ?? { statement: db.sql(text), names: names() };
+    known.set(text, found);
+    const bound = Object.fromEntries(found.names.map((name) => [name, values[name] ?? null]));
+    return { statement: found.statement, bound };
+  }
+  return {
+    dialect: 'sqlite',
+    async all<Row>(...args: Parameters<Sql['all']>) {
+      const { statement, bound } = prepared(...args);
+      return statement.all(bound) as Row[];
+    },
+    async get<Row>(...args: Parameters<Sql['get']>) {
+      const { statement, bound } = prepared(...args);
+      return statement.get(bound) as Row | undefined;
+    },
+    async run(...args) {
+      const { statement, bound } = prepared(...args);
+      return statement.run(bound).changes;
+    },
   };
 }
 

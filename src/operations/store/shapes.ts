@@ -23,8 +23,10 @@ export interface HandlerFacts {
   failed: number;
   /** Lanes whose tasks fail now (of the first thousand tasks; those that stepped aside are one), and since when. */
   failing: { lanes: number; since: number } | null;
-  /** Tasks of its latest 1,000 numbers of events that ended within the last hour, and how many of them as dead letters. */
+  /** Tasks around its newest dead letter that ended within the last hour, and how many of them as dead letters. */
   recent: { ended: number; dead: number };
+  /** Lanes whose task ran when its process died, and runs again apart. */
+  suspects: number;
   /** Since when its longest waiting lane or event is due. Null: none is. */
   dueSince: number | null;
   /** When its first task that waits for the watermark was received. Null: none waits for it. */
@@ -59,11 +61,12 @@ export interface Facts {
   newest: number;
   handlers: HandlerFacts[];
   running: number;
-  gaps: number;
+  /** Open ones, at most a hundred. `upTo` null: until the next event comes. */
+  gaps: { after: Cursor; upTo: Cursor | null }[];
   alarms: (Alarm & { raisedAt: number; postedAt: number | null })[];
   /** The newest contradiction in quarantine. */
   conflictAt: number | null;
-  reruns: { handler: string; tasks: number; askedAt: number }[];
+  reruns: { handler: string; only: 'all' | 'dead'; tasks: number }[];
 }
 
 export type EventFilter = z.infer<typeof eventFilter>;
@@ -98,7 +101,7 @@ export interface TaskLine {
   crashes: number;
   /** Null: it waits for the watermark. */
   dueAt: number | null;
-  failedAt: number | null;
+  firstFailedAt: number | null;
   endedAt: number | null;
   late: boolean;
   error: string | null;
@@ -111,18 +114,8 @@ export interface Cause {
   error: string;
   tasks: number;
   newestAt: number;
-}
-
-export interface QuarantineLine {
-  id: number;
-  reason: string;
-  receivedAt: number;
-  origin: Origin;
-  cursor: Cursor | null;
-  /** The number of the event that it contradicts. */
-  event: number | null;
-  copies: number;
-  bytes: number;
+  /** The key of the newest event. */
+  example: string;
 }
 
 /** The sums since the store began; of `waiting` and `dead`, what stands. */

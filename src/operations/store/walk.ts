@@ -1,22 +1,29 @@
 // Walks a big table by its key, a stretch of rows at a time: no lock is held for long, and the process stays awake.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Db } from '../../store/sqlite/database.ts';
+import type { Database } from '../../store/sql.ts';
 
 const ROWS = 2_000;
 
-/** Calls `work` with each stretch: above `from`, up to `to`. As much time as it takes is left to others. */
-export function createWalk(db: Db, key: string, table: string) {
-  const end = db.value<number | null>(
-    `select max(k) from (select ${key} as k from ${table} where ${key} > ? order by k limit ${ROWS})`,
-  );
-  return async (work: (from: number, to: number) => Promise<unknown>): Promise<void> => {
-    for (let from = Number.MIN_SAFE_INTEGER; ;) {
-      const to = await db.query(() => end.get(from) ?? null);
-      if (to === null) return;
-      const began = performance.now();
-      await work(from, to);
-      await sleep(performance.now() - began);
-      from = to;
-    }
-  };
+/** Above `from`, up to `to`. */
+export interface Stretch {
+  from: number;
+  to: number;
+}
+
+/** As much time as `work` takes is left to others. */
+export async function walk(
+  db: Database,
+  table: string,
+  key: string,
+  work: (stretch: Stretch) => Promise<unknown>,
+): Promise<void> {
+  const end = `select max(k) as "to" from (select ${key} as k from ${table} where ${key} > @from order by k limit ${ROWS}) page`;
+  for (let from = Number.MIN_SAFE_INTEGER; ;) {
+    const { to = null } = (await db.get<{ to: number | null }>(end, { from })) ?? {};
+    if (to === null) return;
+    const began = performance.now();
+    await work({ from, to });
+    await sleep(performance.now() - began);
+    from = to;
+  }
 }

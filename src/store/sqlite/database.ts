@@ -59,8 +59,8 @@ export class Db {
   }
 
   /** One snapshot. */
-  read<Result>(work: () => Result): Promise<Result> {
-    return this.#alone(async () => guarded(() => this.raw.transaction(work)()));
+  read<Result>(work: () => Result | Promise<Result>): Promise<Result> {
+    return this.#alone(() => this.#inside(work));
   }
 
   /** One statement, outside of every transaction. */
@@ -91,7 +91,12 @@ export class Db {
 
   async #transaction<Result>(work: () => Result | Promise<Result>): Promise<Result> {
     await this.#begin();
+    return this.#inside(work);
+  }
+
+  async #inside<Result>(work: () => Result | Promise<Result>): Promise<Result> {
     try {
+      if (!this.raw.inTransaction) this.raw.exec('begin');
       const result = await work();
       this.raw.exec('commit');
       return result;

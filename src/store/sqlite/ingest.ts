@@ -7,7 +7,6 @@ import { describe } from '../../base/errors.ts';
 import { isBehind, type Cursor } from '../../wire/cursor.ts';
 import { dataOf, type Arrival, type Reading, type Unreadable } from '../../wire/event.ts';
 import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
-import { noteDay, type Days } from './daily.ts';
 import { faultOf, type Db } from './database.ts';
 import { ORIGINS, originOf } from './rows.ts';
 import type { State } from './state.ts';
@@ -37,8 +36,6 @@ const statements = (db: Db) => ({
   setAside: db.sql(`insert into quarantine (reason, digest, received_at, origin, cursor, event, body)
     values (?, ?, ?, ?, cast(? as integer), ?, ?) on conflict (reason, digest) do nothing`),
   asideAgain: db.sql('update quarantine set copies = copies + 1 where reason = ? and digest = ?'),
-  addDay: db.sql(`insert into daily values (?, ?, ?, ?, ?)
-    on conflict (day, type, origin, late) do update set events = events + excluded.events`),
 });
 
 type Given = Parameters<IngestStore['accept']>[0];
@@ -71,10 +68,9 @@ export class Ingest implements IngestStore {
     return this.#db.write(() => {
       // Inside the transaction, so that receipts come in the order of `seq`.
       const now = this.#clock.now();
-      const batch: Batch = { now, floor: this.#state.cursor('floor'), counts: { ...counts }, days: new Map() };
+      const batch: Batch = { now, floor: this.#state.cursor('floor'), counts: { ...counts } };
       const verdicts = readings.map((reading) => take(reading, batch));
       this.#state.count(batch.counts);
-      for (const { count, row } of batch.days.values()) this.#sql.addDay.run(...row, count);
       for (const [name, value] of Object.entries(state)) this.#state.set(name, value);
       if (proves) this.#prove(proves);
       return verdicts;
@@ -102,7 +98,6 @@ export class Ingest implements IngestStore {
     const isRemoved = isReplayed && cursor !== null && batch.floor !== null && !isBehind(batch.floor, cursor);
     const row = [cursor, id, type, session, createdAt, batch.now, bit, bit, body];
     if (!isRemoved && this.#sql.insert.run(...row).changes > 0) {
-      noteDay(event, batch.now, batch.days);
       add(batch.counts, 'events');
       return 'new';
     }
@@ -157,7 +152,6 @@ interface Batch {
   now: number;
   floor: Cursor | null;
   counts: Counts;
-  days: Days;
 }
 
 function add(counts: Counts, name: string): void {

@@ -154,16 +154,6 @@ create table alarms (
   primary key (name, about)
 ) strict, without rowid;
 
--- How events came first, and at least how many minutes late (-1: unknown): what webhooks lose.
-create table daily (
-  day text not null,
-  type text not null,
-  origin integer not null,
-  late integer not null,
-  events integer not null,
-  primary key (day, type, origin, late)
-) strict, without rowid;
-
 -- One row a minute, for a week.
 create table samples (
   at integer primary key,

@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import type { Handler, SqlRow } from '../../kit.ts';
-import { openForPeople } from '../../operations/store/open.ts';
+import { openForPeople, type PeopleStore } from '../../operations/store/open.ts';
 import type { TaskLine } from '../../operations/store/shapes.ts';
-import { ReplayStore } from '../../reconcile/store.ts';
+import { addGap, untoldGaps } from '../../reconcile/store.ts';
+import { readTasks } from '../../operations/store/read.ts';
 import { createEventCache } from '../../run/event.ts';
 import { Planner } from '../../run/fan-out.ts';
 import { checkHandler, type Loaded } from '../../run/load.ts';
@@ -76,9 +77,9 @@ export async function deliver<Type extends string>(
   if (fault !== null) throw new Error(fault);
   const handler = { ...loaded, id: (await store.work.register([{ ...loaded, fault }], 0)).get(loaded.name) ?? 0 };
   const { play, late } = createRun({ store, clock, service, handler, crashAfter, log });
-  const replay = new ReplayStore(store.db, clock);
+  const people = openForPeople(store.db);
   for (const event of deliveries) {
-    const [verdict] = await store.ingest.accept({ readings: await readingsOf(event, replay) });
+    const [verdict] = await store.ingest.accept({ readings: await readingsOf(event, people, clock.at) });
     if (!['new', 'duplicate'].includes(verdict ?? 'new')) console.error('deliver:', verdict, 'event', event);
     const next = clock.at + apartMs;
     if (apartMs > 0) await play(next);
@@ -87,8 +88,9 @@ export async function deliver<Type extends string>(
   // Strict tasks wait for replay.
   await store.ingest.accept({ readings: [], proves: { from: null, to: '9223372036854775807' as Cursor } });
   await play();
-  await replay.gapEvents();
-  const lines = await openForPeople(store.db).read.tasks({ limit: 10_000 });
+  // Closes those that a handler has filled.
+  await untoldGaps(people, clock.at);
+  const lines = await readTasks(people, { limit: 10_000 });
   const tasks = lines.toReversed().map(({ key, state, attempts: spent, crashes, late: aside, error, event }) => {
     const attempts = spent + Number(crashes > 0);
     return { key, state, attempts, late: aside || late.has(event), error };
@@ -113,13 +115,13 @@ function arranged(events: Fixture[], { times = 1, order = 'given' }: DeliverOpti
 }
 
 /** No delivery brings a gap: it is opened as reconciliation does. */
-async function readingsOf(event: Fixture, replay: ReplayStore): Promise<Reading[]> {
+async function readingsOf(event: Fixture, db: PeopleStore, now: number): Promise<Reading[]> {
   const { type, cursor, data, origin } = event;
   if (origin === 'replay') return [readItem(origin, cursor as Cursor, JSON.stringify({ [type]: data }))];
   if (type !== 'kit.gap') return [readDelivery(signedRequest(event).body)];
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
-  await replay.gap(after, upTo, reason);
-  return replay.gapEvents();
+  await addGap(db, now, after, upTo, reason);
+  return untoldGaps(db, now);
 }
 
 function createRun(parts: Parts) {

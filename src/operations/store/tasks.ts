@@ -1,0 +1,90 @@
+// What people change in tasks: every change of a waiting task touches its lane.
+import type { Change } from '../../store/sql.ts';
+import { STATES } from '../../store/sqlite/counters.ts';
+import { moveCounts } from './counts.ts';
+import type { PeopleStore } from './open.ts';
+import type { Rerun, TaskFilter } from './shapes.ts';
+import { walk, type Stretch } from './walk.ts';
+
+interface Task {
+  event: number;
+  handler: number;
+  lane: number;
+  state: number;
+}
+
+const WAITING = `select t.event, t.handler from tasks t join handlers h on h.id = t.handler
+  join events e on e.seq = t.event where t.state = 0 and t.event > @from and t.event <= @to and h.name = @handler
+    and (e.type = @type or @type is null) and (e.session = @session or @session is null)
+    and (instr(t.error, @error) = 1 or @error is null)`;
+const SKIP = `update tasks set state = 2, ended_at = @now, error = 'discarded'
+  where event = @event and handler = @handler and state = 0 returning handler, lane, 0 as state`;
+const AGAIN = `update tasks set state = 0, due_at = @now, failed_at = null, attempts = 0, crashes = 0, error = null,
+  ended_at = null, rerun = case when state > 0 then 1 else rerun end where event = @event and handler = @handler`;
+const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_seq, until_cursor, until_seq,
+    per_minute, next_at, asked_at)
+  select id, @only, @filter, cast(@after as bigint), cast(@afterSeq as bigint), cast(@until as bigint),
+    (select coalesce(max(seq), 0) from events), cast(@perMinute as bigint), cast(@now as bigint), cast(@now as bigint)
+  from handlers where name = @handler returning id`;
+/** By the key that each is walked by. */
+const OF_HANDLER = { tasks: 'event', attempts: 'event', lanes: 'id' };
+
+/** Ends a handler that will not come back: its waiting tasks are skipped, its rows deleted. */
+export async function forget(db: PeopleStore, handler: string): Promise<void> {
+  const { id } = (await db.get<{ id: number }>('select id from handlers where name = @handler', { handler })) ?? {};
+  for (const [table, key] of Object.entries(OF_HANDLER)) {
+    const sql = `delete from ${table} where ${key} > @from and ${key} <= @to and handler = @id`;
+    await walk(db, table, key, (stretch) => db.run(sql, { ...stretch, id }));
+  }
+  await db.write(async (tx) => {
+    await tx.run('delete from reruns where handler = @id', { id });
+    await tx.run('delete from setup_steps where handler = @handler', { handler });
+    await tx.run('delete from handlers where id = @id', { id });
+  });
+}
+
+/** Waiting tasks end as skipped. `event` is a number. Resolves with how many. */
+export async function discard(db: PeopleStore, { event, ...filter }: TaskFilter): Promise<number> {
+  let discarded = 0;
+  // They are looked for outside of the transaction, because most tasks may be others.
+  async function stretch(range: Stretch): Promise<void> {
+    const tasks = await db.all<Task>(WAITING, { ...filter, ...range });
+    if (tasks.length > 0) discarded += await db.write((tx) => skip(tx, tasks, db.clock.now()));
+  }
+  const seq = Number(event);
+  await (event === undefined ? walk(db, 'tasks', 'event', stretch) : stretch({ from: seq - 1, to: seq }));
+  return discarded;
+}
+
+async function skip(tx: Change, tasks: Task[], now: number): Promise<number> {
+  const skipped: Task[] = [];
+  for (const { event, handler } of tasks) skipped.push(...(await tx.all<Task>(SKIP, { event, handler, now })));
+  await moveCounts(tx, skipped, 'skipped');
+  await tx.touch(skipped.map(({ lane }) => lane));
+  return skipped.length;
+}
+
+/** One task is due now, with all its attempts. False: there is none that waits or is dead. */
+export function retry(db: PeopleStore, name: string, event: number): Promise<boolean> {
+  return db.write(async (tx) => {
+    const which = `select event, handler, lane, state from tasks
+      where event = @event and handler = (select id from handlers where name = @name)`;
+    const task = await tx.get<Task>(which, { event, name });
+    if (!task || STATES[task.state] === 'done') return false;
+    await tx.run(AGAIN, { ...task, now: db.clock.now() });
+    await moveCounts(tx, [task], 'waiting');
+    // The lane of one task is deleted with it.
+    await tx.run('insert into lanes (id, handler) values (@lane, @handler) on conflict do nothing', { ...task });
+    await tx.touch([task.lane]);
+    return true;
+  });
+}
+
+/** Resolves with its number. Null: no handler has this name. */
+export async function rerun(db: PeopleStore, { from, to, filter, ...rest }: Rerun): Promise<number | null> {
+  // Events without a cursor come first, as -1; a range begins behind all that have the cursor before it.
+  const [after, afterSeq] = from === null ? ['-1', 0] : [String(BigInt(from) - 1n), Number.MAX_SAFE_INTEGER];
+  const until = to ?? '9223372036854775807';
+  const row = { ...rest, filter: JSON.stringify(filter), after, afterSeq, until, now: db.clock.now() };
+  return db.write(async (tx) => (await tx.get<{ id: number }>(RERUN, row))?.id ?? null);
+}
