@@ -45,7 +45,7 @@ export class Commit {
     this.#options = options;
   }
 
-  /** Resolves once the event, or the bytes of an unreadable one, are on disk. Null: not in time. `since`: its arrival. */
+  /** Resolves once the event, or the bytes of an unreadable one, are on disk. Null: not in time. `since`: it arrived. */
   accept(reading: Reading, since: number): Promise<Verdict | null> {
     return new Promise((resolve) => {
       this.#pending.add({ reading, since, resolve });

@@ -168,7 +168,7 @@ test.each(['busy', 'io', 'full'] as const)(
 test('while a disk hangs, what waits gets 503 after 8 s, and what was being written may be on it', async () => {
   const kit = await startReceiver();
   const { promise, resolve } = Promise.withResolvers<void>();
-  kit.hold(promise);
+  void kit.hold(promise);
   let status: number | undefined;
   void kit.ask(BODY).then(({ statusCode }) => (status = statusCode));
   await until('the answer', () => {
