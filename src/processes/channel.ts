@@ -18,7 +18,7 @@ export type Report =
 /** From the main process. A stop is SIGTERM. */
 export type Order = { type: 'wake' };
 
-/** The arguments of `run`: new handlers begin after event `newest`; files in `without` ended a process, each with how. */
+/** What `run` is given as JSON: new handlers begin after event `newest`; files in `without` ended a process, and how. */
 export interface RunArgs {
   role: 'live' | `suspect-${number}`;
   restart: boolean;

@@ -25,7 +25,7 @@ const DRAIN_MS = 7_500;
 
 let suspects = 0;
 beginChild(() => suspects);
-const args = readArgs(process.argv.slice(2));
+const args = JSON.parse(process.argv[2] ?? '') as RunArgs;
 const isLive = args.role === 'live';
 const config = loadConfigOfRun(readEnv());
 const log = createLog(args.role === 'live' ? 'run' : args.role, config.LOG_LEVEL);
@@ -124,15 +124,4 @@ async function stop(): Promise<void> {
     log.error(loggable(error), 'what ended last could not be written');
   }
   process.exit(EXIT.done);
-}
-
-function readArgs(given: string[]): RunArgs {
-  const value = (name: string): string | undefined =>
-    given.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
-  return {
-    role: (value('role') ?? 'live') as RunArgs['role'],
-    restart: value('restart') === 'true',
-    newest: Number(value('newest') ?? 0),
-    without: JSON.parse(value('without') ?? '{}') as Record<string, string>,
-  };
 }
