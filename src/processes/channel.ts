@@ -10,8 +10,8 @@ export type Report =
   | { type: 'loading'; file: string }
   /** It works. */
   | { type: 'ready' }
-  /** It has claimed a task since it began, so its death brings the task nearer to its end. Sent once. */
-  | { type: 'claimed' }
+  /** Another handler than before begins. From the first on, a death brings the task that caused it nearer to its end. */
+  | { type: 'began'; handler: string }
   /** Another process has work: `keep`, because strict tasks wait. */
   | { type: 'wake' };
 

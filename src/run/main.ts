@@ -31,7 +31,7 @@ const config = loadConfigOfRun(readEnv());
 const log = createLog(args.role === 'live' ? 'run' : args.role, config.LOG_LEVEL);
 const scopes = new AsyncLocalStorage<Scope>();
 traceErrors({ scopes, log });
-let claimed = false;
+let beganLast: Loaded | undefined;
 let idleSince = clock.monotonic();
 
 const { handlers, files } = await loadHandlers(config.handlersDir, {
@@ -69,6 +69,7 @@ const runner = new Runner({
   scopes,
   serviceFor: createService({ apiKey, baseUrl, paid, callsPerMinute, clock }),
   onTurn,
+  onBegin,
 });
 onOrders({ wake: () => runner.wake(), stop });
 const faults = files.flatMap(({ fault }) => fault ?? []);
@@ -108,13 +109,16 @@ function onTurn(result: TurnResult): void {
   const isNew = result.suspects > suspects;
   ({ suspects } = result);
   if (isNew) void say({ type: 'alive', rss: 0, suspects });
-  if (result.claims.length > 0 && !claimed) {
-    claimed = true;
-    void say({ type: 'claimed' });
-  }
   if (result.held) void say({ type: 'wake' });
   if (result.claims.length > 0 || isLive) idleSince = clock.monotonic();
   else if (clock.monotonic() - idleSince > IDLE_MS && runner.isIdle()) void stop();
+}
+
+/** Said before the handler can block this process. */
+function onBegin(handler: Loaded): void {
+  if (handler === beganLast) return;
+  beganLast = handler;
+  void say({ type: 'began', handler: `${handler.name} (${handler.file})` });
 }
 
 async function stop(): Promise<void> {

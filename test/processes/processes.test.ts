@@ -1,8 +1,14 @@
 // What ends a process, or could: it is told in words, and the others go on. Real processes.
 import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { pino } from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import type { Report } from '../../src/processes/channel.ts';
+import { Supervised } from '../../src/processes/supervised.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { deliver, ROOTS, startKit, until } from '../harness.ts';
+import { createFolder, reading } from '../store/fixture.ts';
 
 const EVENTS = join(ROOTS.second, 'src/events.ts');
 /** In every process: src/events.ts reads like this. */
@@ -33,3 +39,32 @@ test.each([
     await kit.stop();
   },
 );
+
+test('of a process that gives no sign of life, the log names the handler that began last', async () => {
+  const folder = createFolder();
+  const file = join(folder, 'handlers/spins.ts');
+  mkdirSync(join(folder, 'handlers'));
+  writeFileSync(file, `export default { on: '*', order: 'arrival', handle() { for (;;); } };`);
+  const url = join(folder, 'events.db');
+  const store = openSqlite(url);
+  const lines: string[] = [];
+  const reports: Report[] = [];
+  const run = new Supervised({
+    role: 'run',
+    entry: 'run/main.ts',
+    node: [],
+    args: () => [JSON.stringify({ role: 'live', restart: false, newest: 0, without: {} })],
+    env: () => ({ DATABASE_URL: `sqlite:${url}`, HANDLERS_DIR: join(folder, 'handlers'), LOG_LEVEL: 'silent' }),
+    log: pino({ base: null }, { write: (line: string) => void lines.push(line) }),
+    onReport: (report) => void reports.push(report),
+  });
+  onTestFinished(() => run.stop(0).finally(() => store.close()));
+  run.start();
+  const heard = (type: Report['type']) => () => reports.some((one) => one.type === type);
+  await until('it to be ready', heard('ready'));
+  await store.ingest.accept({ readings: [reading({ type: 'MessageReceived' })] });
+  await until('the handler to begin', heard('began'));
+  for (let second = 0; second < 10; second++) run.tick();
+  await until('its death', () => lines.length > 1);
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ beganLast: `spins (${file})` });
+});
