@@ -5,8 +5,8 @@ import type { Clock } from '../base/clock.ts';
 import { StoreError, type Counts, type Store, type Verdict } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** The service waits 10 s for an answer (contract 6.3). */
-const DEADLINE_MS = 8_000;
+/** The service waits 10 s for an answer (contract 6.3). With the last try and a busy machine it is 8 s. */
+const DEADLINE_MS = 7_500;
 const GROUP = { readings: 256, bytes: 2 ** 22 };
 /** Between two commits: others want the lock, and a fuller commit costs less. */
 const APART_MS = 4;
