@@ -10,15 +10,15 @@ export type Report =
   | { type: 'loading'; file: string }
   /** It works. */
   | { type: 'ready' }
-  /** It has claimed a task since it began, so its death brings the task nearer to its end. Sent once. */
-  | { type: 'claimed' }
+  /** Another handler than before begins. From the first on, a death brings the task that caused it nearer to its end. */
+  | { type: 'began'; handler: string }
   /** Another process has work: `keep`, because strict tasks wait. */
   | { type: 'wake' };
 
 /** From the main process. A stop is SIGTERM. */
 export type Order = { type: 'wake' };
 
-/** The arguments of `run`: new handlers begin after event `newest`; files in `without` ended a process, each with how. */
+/** What `run` is given as JSON: new handlers begin after event `newest`; files in `without` ended a process, and how. */
 export interface RunArgs {
   role: 'live' | `suspect-${number}`;
   restart: boolean;

@@ -93,12 +93,10 @@ export class Processes {
 
   #runAs(role: RunArgs['role']): SupervisedOptions {
     const { env, newest, log } = this.#options;
-    const args = (restart: boolean): string[] => [
-      `--role=${role}`,
-      `--restart=${restart || role !== 'live'}`,
-      `--newest=${newest()}`,
-      `--without=${JSON.stringify(this.#without)}`,
-    ];
+    const args = (again: boolean): string[] => {
+      const restart = again || role !== 'live';
+      return [JSON.stringify({ role, restart, newest: newest(), without: this.#without } satisfies RunArgs)];
+    };
     const name = role === 'live' ? 'run' : role;
     const node = [...NODE.run, ...(role === 'live' ? INSPECT : [])];
     return { role: name, entry: 'run/main.ts', node, args, env: () => envOfRun(env()), log };

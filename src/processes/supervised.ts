@@ -39,7 +39,7 @@ export class Supervised {
   #pauseMs = PAUSE_MS.first;
   #restart = false;
   #stopping = false;
-  #claimed = false;
+  #beganLast: string | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: SupervisedOptions) {
@@ -63,7 +63,7 @@ export class Supervised {
     this.#restart = true;
     this.#silent = 0;
     this.#limit = STARTING_TICKS;
-    this.#claimed = false;
+    this.#beganLast = undefined;
     child.on('message', (report: Report) => this.#hear(report));
     child.on('error', (error) => this.#options.log.error({ why: error.message }, 'a process cannot be started'));
     this.#exited = new Promise((resolve) =>
@@ -85,7 +85,8 @@ export class Supervised {
     // At a breakpoint it gives no sign.
     if (this.#options.node.some((option) => option.startsWith('--inspect'))) return;
     if (this.#child && ++this.#silent === this.#limit) {
-      this.#options.log.error({ seconds: this.#limit }, `${this.#options.role} gives no sign of life: killing it`);
+      const { log, role } = this.#options;
+      log.error({ seconds: this.#limit, beganLast: this.#beganLast }, `${role} gives no sign of life: killing it`);
       this.#child.kill('SIGKILL');
     }
   }
@@ -111,7 +112,7 @@ export class Supervised {
       this.#limit = SILENT_TICKS;
     }
     if (report.type === 'longer') this.#limit = Math.max(SILENT_TICKS, Math.ceil(report.ms / 1_000) + SILENT_TICKS);
-    if (report.type === 'claimed') this.#claimed = true;
+    if (report.type === 'began') this.#beganLast = report.handler;
     this.#options.onReport?.(report);
   }
 
@@ -120,8 +121,8 @@ export class Supervised {
     log.error({ role, how }, `${role} died`);
     onDeath?.(how);
     // Each such death brings the task that caused it nearer to its end, so it is bounded.
-    if (this.#claimed || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
-    const pauseMs = this.#claimed ? 0 : this.#pauseMs;
+    if (this.#beganLast || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
+    const pauseMs = this.#beganLast ? 0 : this.#pauseMs;
     this.#pauseMs = Math.min(this.#pauseMs * 2, PAUSE_MS.most);
     this.#timer = setTimeout(() => {
       this.#timer = undefined;

@@ -9,7 +9,7 @@ import { receivedHeaders } from '../wire/headers.ts';
 import { isSigned, readSignatures, readTimestamp } from '../wire/signature.ts';
 import type { BodyReader } from './body.ts';
 import { CAUSES, type Cause } from './causes.ts';
-import { Unavailable, type Commit } from './commit.ts';
+import type { Commit } from './commit.ts';
 import type { Health } from './health.ts';
 import { closeAfter } from './server.ts';
 
@@ -69,22 +69,19 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
   const names = receivedHeaders(prefix);
 
   /** The bytes are whole: verifies them, stores what they hold, and answers. */
-  async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: Buffer[]): Promise<void> {
+  async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: Buffer[], since: number) {
     if (!isSigned(bytes, timestamp, signatures, secrets())) return refuse(ctx, 'bad_signature', health);
     const skew = Math.floor(clock.now() / 1_000) - timestamp;
     if (Math.abs(skew) > toleranceSeconds) return refuse(ctx, 'clock_skew', health);
-    try {
-      const reading = readDelivery(bytes);
-      const verdict = await commit.accept(reading);
-      ctx.status = 204;
-      health.accepted(verdict, 'event' in reading && reading.event.id?.startsWith('kit_') === true);
-    } catch (error) {
-      if (!(error instanceof Unavailable)) throw error;
-      refuse(ctx, 'store', health);
-    }
+    const reading = readDelivery(bytes);
+    const verdict = await commit.accept(reading, since);
+    if (verdict === null) return refuse(ctx, 'store', health);
+    ctx.status = 204;
+    health.accepted(verdict, 'event' in reading && reading.event.id?.startsWith('kit_') === true);
   }
 
   return async (ctx) => {
+    const since = clock.monotonic();
     const { headers } = ctx.req;
     if (state() === 'draining') ctx.set('Connection', 'close');
     const encoding = headers['content-encoding'];
@@ -100,7 +97,7 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
     if (headers.expect !== undefined) ctx.res.writeContinue();
     const body = await bodies.read(ctx.req, bodyLimit);
     if (typeof body === 'string') return refuse(ctx, body, health);
-    await take(ctx, body.bytes, timestamp, signatures).finally(body.release);
+    await take(ctx, body.bytes, timestamp, signatures, since).finally(body.release);
   };
 }
 

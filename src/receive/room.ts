@@ -1,6 +1,7 @@
-// Memory for large bodies: first come, first served, for as long as the service waits.
+// Memory for large bodies: first come, first served.
 
-const ROOM_MS = 8_000;
+/** The body is still to be read and committed within the 8 s that a delivery has. */
+const ROOM_MS = 7_000;
 
 export function createRoom(budget: number) {
   let free = budget;

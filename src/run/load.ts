@@ -11,7 +11,7 @@ import type { Logger } from '../base/log.ts';
 import { ConfigError } from '../config.ts';
 import type { Handler, KitEvent } from '../kit.ts';
 import type { HandlerFile } from '../store/work.ts';
-import { knownTypes } from '../wire/event-types.ts';
+import { knownTypes, typesFault } from '../wire/event-types.ts';
 import { Scope } from './stray.ts';
 
 /** A handler with its defaults. */
@@ -86,6 +86,7 @@ export async function loadHandlers(folder: string, options: LoadOptions) {
   for (const file of paths) {
     try {
       if (without[file] !== undefined) throw new Error(`${without[file]}: correct it, and restart the kit`);
+      if (typesFault !== undefined) throw typesFault;
       await onFile?.(file);
       const handler = { ...checkHandler(await importAlone(file, scopes), nameOf(file), replay), file };
       const other = handlers.find(({ name }) => name === handler.name)?.file;
@@ -196,12 +197,6 @@ function lineIn(file: string, pattern: RegExp): string {
 
 /** package.json maps '#kit' only for files of this repository, but HANDLERS_DIR may be elsewhere. */
 function resolveKitEverywhere(): void {
-  const ours: Record<string, string> = { '#kit': '../kit.ts' };
-  registerHooks({
-    resolve(specifier, context, next) {
-      const path = ours[specifier];
-      if (path === undefined) return next(specifier, context);
-      return { url: new URL(path, import.meta.url).href, format: 'module-typescript', shortCircuit: true };
-    },
-  });
+  const kit = { url: new URL('../kit.ts', import.meta.url).href, format: 'module-typescript', shortCircuit: true };
+  registerHooks({ resolve: (specifier, context, next) => (specifier === '#kit' ? kit : next(specifier, context)) });
 }

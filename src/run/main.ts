@@ -25,13 +25,13 @@ const DRAIN_MS = 7_500;
 
 let suspects = 0;
 beginChild(() => suspects);
-const args = readArgs(process.argv.slice(2));
+const args = JSON.parse(process.argv[2] ?? '') as RunArgs;
 const isLive = args.role === 'live';
 const config = loadConfigOfRun(readEnv());
 const log = createLog(args.role === 'live' ? 'run' : args.role, config.LOG_LEVEL);
 const scopes = new AsyncLocalStorage<Scope>();
 traceErrors({ scopes, log });
-let claimed = false;
+let beganLast: Loaded | undefined;
 let idleSince = clock.monotonic();
 
 const { handlers, files } = await loadHandlers(config.handlersDir, {
@@ -69,6 +69,7 @@ const runner = new Runner({
   scopes,
   serviceFor: createService({ apiKey, baseUrl, paid, callsPerMinute, clock }),
   onTurn,
+  onBegin,
 });
 onOrders({ wake: () => runner.wake(), stop });
 const faults = files.flatMap(({ fault }) => fault ?? []);
@@ -108,13 +109,16 @@ function onTurn(result: TurnResult): void {
   const isNew = result.suspects > suspects;
   ({ suspects } = result);
   if (isNew) void say({ type: 'alive', rss: 0, suspects });
-  if (result.claims.length > 0 && !claimed) {
-    claimed = true;
-    void say({ type: 'claimed' });
-  }
   if (result.held) void say({ type: 'wake' });
   if (result.claims.length > 0 || isLive) idleSince = clock.monotonic();
   else if (clock.monotonic() - idleSince > IDLE_MS && runner.isIdle()) void stop();
+}
+
+/** Said before the handler can block this process. */
+function onBegin(handler: Loaded): void {
+  if (handler === beganLast) return;
+  beganLast = handler;
+  void say({ type: 'began', handler: `${handler.name} (${handler.file})` });
 }
 
 async function stop(): Promise<void> {
@@ -124,15 +128,4 @@ async function stop(): Promise<void> {
     log.error(loggable(error), 'what ended last could not be written');
   }
   process.exit(EXIT.done);
-}
-
-function readArgs(given: string[]): RunArgs {
-  const value = (name: string): string | undefined =>
-    given.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
-  return {
-    role: (value('role') ?? 'live') as RunArgs['role'],
-    restart: value('restart') === 'true',
-    newest: Number(value('newest') ?? 0),
-    without: JSON.parse(value('without') ?? '{}') as Record<string, string>,
-  };
 }

@@ -24,6 +24,8 @@ export interface PoolOptions extends Omit<AttemptOptions, 'claim' | 'task' | 'ev
   /** Runs only tasks whose process died, one at a time. */
   suspects: boolean;
   cache: EventCache;
+  /** A chain of this handler begins. */
+  onBegin?: (handler: Loaded) => void;
   /** A chain has ended. */
   onFree: () => void;
 }
@@ -141,6 +143,7 @@ export class Pool {
 
   async #runChain(worker: Worker, claim: Claim): Promise<void> {
     worker.running++;
+    this.#options.onBegin?.(worker.handler);
     const until = this.#now() + CHAIN_MS;
     for (const [n, task] of claim.tasks.entries()) {
       if (this.#draining || (n > 0 && this.#now() > until)) break;

@@ -165,6 +165,22 @@ test.each(['busy', 'io', 'full'] as const)(
   },
 );
 
+test('while a disk hangs, what waits gets 503 after 8 s, and what was being written may be on it', async () => {
+  const kit = await startReceiver();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  void kit.hold(promise);
+  let status: number | undefined;
+  void kit.ask(BODY).then(({ statusCode }) => (status = statusCode));
+  await until('the answer', () => {
+    kit.time.monotonic += 1_500;
+    void kit.receiver.flush();
+    return status !== undefined;
+  });
+  resolve();
+  await kit.receiver.flush();
+  expect([status, kit.accepted.length]).toEqual([503, 1]);
+});
+
 test.each([
   ['of the kit', 'kit_1', 1],
   ['of the service', 'evt_1', 0],
