@@ -6,7 +6,7 @@ import { moveCounts } from '../operations/store/counts.ts';
 import { readFacts } from '../operations/store/facts.ts';
 import { tell } from '../operations/store/open.ts';
 import { walk } from '../operations/store/walk.ts';
-import type { Change, Database } from '../store/sql.ts';
+import { stateOf, type Change, type Database } from '../store/sql.ts';
 import { STATES } from '../store/sqlite/counters.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Keep, Step } from './keep.ts';
@@ -67,20 +67,20 @@ export async function prune(db: Database, before: number, after = 0): Promise<nu
   if (to !== null && Number(oldest) < before) await db.write((tx) => remove(tx, { before, after, to }));
   if (rows === PAGE && Number(oldest) < before) return to;
   await db.run('delete from quarantine where received_at < @before', { before });
-  const { floor } = (await db.get<{ floor: string }>("select value as floor from state where name = 'floor'")) ?? {};
+  const floor = await stateOf<Cursor>(db, 'floor');
   // Above the floor a lane still says what is late.
   const lanes = `delete from lanes where id > @from and id <= @to and due_at is null and boot is null
     and done_cursor <= cast(@floor as bigint)
     and not exists (select 1 from tasks t where t.lane = lanes.id and t.state = 0)`;
-  if (floor !== undefined) await walk(db, 'lanes', 'id', (stretch) => db.run(lanes, { ...stretch, floor }));
+  if (floor !== null) await walk(db, 'lanes', 'id', (stretch) => db.run(lanes, { ...stretch, floor }));
   return null;
 }
 
 async function remove(tx: Change, range: { before: number; after: number; to: number }): Promise<void> {
-  let floor = await tx.cursor('floor');
+  let floor = await stateOf<Cursor>(tx, 'floor');
   const old = await tx.all<{ seq: number; cursor: Cursor | null }>(OLD, {
     ...range,
-    watermark: await tx.cursor('watermark'),
+    watermark: await stateOf(tx, 'watermark'),
   });
   if (old.length === 0) return;
   const seqs = JSON.stringify(old.map(({ seq }) => seq));
@@ -95,5 +95,5 @@ async function remove(tx: Change, range: { before: number; after: number; to: nu
   const done = tasks.filter(({ state }) => STATES[state] === 'done').length;
   await tx.count({ events: -old.length, pruned: old.length, pruned_done: done });
   for (const { cursor } of old) if (cursor !== null && isBehind(floor, cursor)) floor = cursor;
-  if (floor !== null) await tx.setCursor('floor', floor);
+  if (floor !== null) await tx.set('floor', floor);
 }

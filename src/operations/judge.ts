@@ -91,12 +91,14 @@ const REFUSED: Record<string, string> = {
   body_stalled: 'their bodies stop on the way. See the proxy and the network',
 };
 
-export const causeOf = ({ state }: Facts): string =>
-  (state['last_refused'] as { cause?: string } | undefined)?.cause ?? '';
+const lastRefused = ({ state }: Facts) => (state['last_refused'] ?? {}) as { cause?: string; at?: number };
+export const causeOf = (facts: Facts): string => lastRefused(facts).cause ?? '';
 
 export function refusedWords(facts: Facts): string {
-  const cause = causeOf(facts);
-  const why = REFUSED[cause] ?? `the cause is ${cause}`;
+  const { cause = '', at = facts.at } = lastRefused(facts);
+  const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
+  if (at < Number(facts.state['since'] ?? 0))
+    return `${n} in a row were refused, but none since the kit was started or reloaded. See npx kit doctor.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 

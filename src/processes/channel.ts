@@ -15,9 +15,6 @@ export type Report =
   /** Another process has work: `keep`, because strict tasks wait. */
   | { type: 'wake' };
 
-/** From the main process. A stop is SIGTERM. */
-export type Order = { type: 'wake' };
-
 /** What `run` is given as JSON: new handlers begin after event `newest`; files in `without` ended a process, and how. */
 export interface RunArgs {
   role: 'live' | `suspect-${number}`;

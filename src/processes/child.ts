@@ -1,7 +1,7 @@
 // The child's side of the channel: signs of life, orders, and its end with the main process.
 import { flushCompileCache } from 'node:module';
 import { EXIT } from '../base/errors.ts';
-import { say, type Order } from './channel.ts';
+import { say } from './channel.ts';
 
 const ALIVE_MS = 1_000;
 
@@ -12,7 +12,7 @@ export interface Child {
 }
 
 export function onOrders({ wake, stop }: Child): void {
-  process.on('message', (order: Order) => order.type === 'wake' && wake());
+  process.on('message', wake);
   process.once('SIGTERM', stop);
   // A process that is killed would not keep what it has compiled.
   flushCompileCache();

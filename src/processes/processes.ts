@@ -62,7 +62,7 @@ export class Processes {
 
   /** There are new events. */
   wake(): void {
-    this.#run.send({ type: 'wake' });
+    this.#run.wake();
   }
 
   /** Each second. */
@@ -103,13 +103,13 @@ export class Processes {
   }
 
   #hear(report: Report): void {
-    if (report.type === 'wake') this.#keep.send({ type: 'wake' });
+    if (report.type === 'wake') this.#keep.wake();
     if (report.type === 'loading') this.#loading = report.file;
     if (report.type === 'ready') [this.#loading, this.#failedStarts] = [undefined, 0];
     if (report.type !== 'alive') return;
     for (const slot of this.#slots.slice(0, report.suspects)) {
       slot.start();
-      slot.send({ type: 'wake' });
+      slot.wake();
     }
     if (report.rss < MEMORY_BYTES) return;
     this.#options.log.error({ rss: report.rss, limit: MEMORY_BYTES }, 'run takes too much memory: it starts anew');

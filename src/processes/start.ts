@@ -98,9 +98,7 @@ function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promis
 async function refuse(error: unknown): Promise<never> {
   if (!(error instanceof ConfigError) && !(error instanceof StoreError)) throw error;
   process.stderr.write(`${error.message}\n`);
-  process.exit(
-    error instanceof StoreError && ['busy', 'io', 'full'].includes(error.code) ? EXIT.unreachable : EXIT.configuration,
-  );
+  process.exit(error instanceof StoreError && error.mayPass ? EXIT.unreachable : EXIT.configuration);
 }
 
 await start().catch(refuse);

@@ -3,7 +3,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
-import type { Order, Report } from './channel.ts';
+import type { Report } from './channel.ts';
 
 /** Ticks of one second. Ticks are counted, so that a main process that was stopped for a while kills nobody. */
 const SILENT_TICKS = 10;
@@ -76,8 +76,9 @@ export class Supervised {
     );
   }
 
-  send(order: Order): void {
-    if (this.#child?.connected) this.#child.send(order, () => {});
+  /** Every message wakes; a stop is SIGTERM. */
+  wake(): void {
+    if (this.#child?.connected) this.#child.send('wake', () => {});
   }
 
   /** Each second. */

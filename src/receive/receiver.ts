@@ -18,7 +18,7 @@ export interface ReceiverOptions extends Omit<CommitOptions, 'onFault'> {
 
 export function createReceiver({ config, log, clock, isReplaced, ...rest }: ReceiverOptions) {
   const throttle = createThrottle(() => clock.monotonic());
-  let { WEBHOOK_SECRET: secrets } = config;
+  let secrets: string[] = [];
   let draining = false;
   const commit = new Commit({
     ...rest,
@@ -29,6 +29,11 @@ export function createReceiver({ config, log, clock, isReplaced, ...rest }: Rece
     },
   });
   const health = createHealth(commit, clock, log);
+  function useSecrets(changed: Config): void {
+    ({ WEBHOOK_SECRET: secrets } = changed);
+    commit.set('since', clock.now());
+  }
+  useSecrets(config);
   const app = createReceiveApp({
     path: config.WEBHOOK_PATH,
     prefix: config.WEBHOOK_HEADER_PREFIX,
@@ -54,6 +59,6 @@ export function createReceiver({ config, log, clock, isReplaced, ...rest }: Rece
     drain: (): Promise<void> => drainServer(server),
     set: (name: string, value: unknown): void => commit.set(name, value),
     flush: (): Promise<void> => commit.flush(),
-    useSecrets: (changed: Config): void => void ({ WEBHOOK_SECRET: secrets } = changed),
+    useSecrets,
   };
 }

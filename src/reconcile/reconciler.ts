@@ -5,13 +5,13 @@ import { startLoop } from '../base/loop.ts';
 import type { Config } from '../config.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { StoreError, type IngestStore } from '../store/store.ts';
-import type { Database } from '../store/sql.ts';
+import { stateOf, type Database } from '../store/sql.ts';
 import { ServiceError } from '../service/errors.ts';
 import { createExchange } from '../service/exchange.ts';
 import { createBudget, retryWait } from '../service/pace.ts';
 import { createRead } from './page.ts';
 import { readAgain, runPass, type PassOptions } from './pass.ts';
-import { stateOf, untoldGaps } from './store.ts';
+import { untoldGaps } from './store.ts';
 import { Stream } from './stream.ts';
 
 /** Strict tasks ask for a pass at most this often; commands are seen within it, and faults of the store may pass. */
@@ -82,7 +82,7 @@ export class Reconciler {
   async #step(): Promise<number> {
     if (!this.#isBegun) await this.#begin();
     const asked = await stateOf<{ at: number; from: Cursor | null }>(this.#pass.db, 'reconcile_asked');
-    const isAsked = asked !== undefined && asked.at > this.#told.askedAt;
+    const isAsked = asked !== null && asked.at > this.#told.askedAt;
     if (isAsked) this.#told.askedAt = asked.at;
     const isDue = this.#pass.clock.monotonic() >= this.#nextAt;
     const isWanted = isDue || (this.#isWanted && this.#failures === 0);

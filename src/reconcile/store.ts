@@ -1,5 +1,5 @@
 // What reconciliation asks of the store, beside the one door: where it stands, and its gaps.
-import type { Database, Sql, Values } from '../store/sql.ts';
+import { stateOf, type Database, type Sql, type Values } from '../store/sql.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 
@@ -9,20 +9,13 @@ const BACK = 10_000;
 /** Without those of `npx kit trigger`, which prove nothing. */
 const SERVICES = `select cast(cursor as text) as v from events
   where cursor is not null and coalesce(id, '') not like 'kit!_%' escape '!' order by events.cursor`;
-const NAMED = 'select cast(value as text) as v from state where name = @name';
 
 const valueOf = async <Value>(sql: Sql, text: string, values: Values = {}): Promise<Value | null> =>
   (await sql.get<{ v: Value | null }>(text, values))?.v ?? null;
 const cursorOf: (sql: Sql, text: string, values?: Values) => Promise<Cursor | null> = valueOf;
-/** What a process or a person has left under this name. */
-export async function stateOf<Value>(db: Database, name: string): Promise<Value | undefined> {
-  const json = await valueOf<string>(db, NAMED, { name });
-  return json === null ? undefined : (JSON.parse(json) as Value);
-}
-
 export function positionOf(db: Database): Promise<Record<'watermark' | 'lowest' | 'newest', Cursor | null>> {
   return db.read(async (tx) => ({
-    watermark: await cursorOf(tx, NAMED, { name: 'watermark' }),
+    watermark: await stateOf(tx, 'watermark'),
     lowest: await cursorOf(tx, `${SERVICES} limit 1`),
     newest: await cursorOf(tx, `${SERVICES} desc limit 1`),
   }));
@@ -32,7 +25,7 @@ export function positionOf(db: Database): Promise<Record<'watermark' | 'lowest' 
 export function beginAt(db: Database, cursor: Cursor): Promise<void> {
   return db.write(async (tx) => {
     for (const name of ['watermark', 'beginning'] as const)
-      if ((await tx.cursor(name)) === null) await tx.setCursor(name, cursor);
+      if ((await stateOf(tx, name)) === null) await tx.set(name, cursor);
   });
 }
 
@@ -43,7 +36,7 @@ export function behindOf(db: Database, watermark: Cursor, since: number): Promis
       where cursor <= cast(@watermark as bigint) order by cursor desc limit ${BACK}) recent where at >= @since`;
     const oldest = await cursorOf(tx, recent, { watermark, since });
     if (oldest === null) return undefined;
-    const least = (await cursorOf(tx, NAMED, { name: 'floor' })) ?? (await cursorOf(tx, NAMED, { name: 'beginning' }));
+    const least = (await stateOf<Cursor>(tx, 'floor')) ?? (await stateOf<Cursor>(tx, 'beginning'));
     const below = 'select cast(max(cursor) as text) as v from events where cursor < cast(@oldest as bigint)';
     const found = (await cursorOf(tx, below, { oldest })) ?? least;
     return isBehind(found, least) ? least : found;
@@ -80,7 +73,7 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
     const open = `insert into gaps (after, up_to, reason, opened_at)
       values (cast(@after as bigint), cast(@upTo as bigint), @reason, @now)`;
     if (!isKnown) await tx.run(open, { after, upTo, reason, now });
-    if (upTo !== null && isBehind(await tx.cursor('watermark'), upTo)) await tx.setCursor('watermark', upTo);
+    if (upTo !== null && isBehind(await stateOf<Cursor>(tx, 'watermark'), upTo)) await tx.set('watermark', upTo);
   });
 }
 

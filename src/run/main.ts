@@ -59,9 +59,7 @@ const runner = new Runner({
   log,
   boot,
   careful: args.restart,
-  handlers: new Map(
-    handlers.flatMap((handler) => (ids.has(handler.name) ? [[ids.get(handler.name) ?? 0, handler]] : [])),
-  ),
+  handlers: new Map(handlers.flatMap((one) => (ids.has(one.name) ? [[ids.get(one.name) ?? 0, one]] : []))),
   windowMs: config.ORDER_WINDOW_MS,
   places: config.RUN_CONCURRENCY,
   suspects: !isLive,

@@ -1,6 +1,5 @@
 // SQL for people, history and upkeep, in words that both dialects know. Values are named: `@name`. Cursors are
 // `cast(cursor as text)` outwards, and `cast(@cursor as bigint)` inwards.
-import type { Cursor } from '../wire/cursor.ts';
 import type { Counts } from './store.ts';
 
 /** Buffers, numbers, text, null; undefined is null. */
@@ -14,15 +13,12 @@ export interface Sql {
   run(text: string, values?: Values): Promise<number>;
 }
 
-type CursorName = 'watermark' | 'floor' | 'beginning';
-
 /** An open transaction that writes. */
 export interface Change extends Sql {
   /** Call it after every change to the waiting tasks of lanes. */
   touch(lanes: Iterable<number>): Promise<void>;
   count(counts: Counts): Promise<void>;
-  cursor(name: CursorName): Promise<Cursor | null>;
-  setCursor(name: CursorName, value: Cursor): Promise<void>;
+  /** Leaves a word in the table `state`. */
   set(name: string, value: unknown): Promise<void>;
 }
 
@@ -31,4 +27,10 @@ export interface Database extends Sql {
   write<Result>(work: (tx: Change) => Promise<Result>): Promise<Result>;
   /** One snapshot. */
   read<Result>(work: (tx: Sql) => Promise<Result>): Promise<Result>;
+}
+
+/** What `set` has left. */
+export async function stateOf<Value>(sql: Sql, name: string): Promise<Value | null> {
+  const row = await sql.get<{ value: string }>('select value from state where name = @name', { name });
+  return JSON.parse(row?.value ?? 'null') as Value | null;
 }

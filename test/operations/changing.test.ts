@@ -124,7 +124,7 @@ test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>(
     { from: '4' },
     async (world) => {
       await report(world);
-      world.store.db.raw.exec("insert into state values ('floor', 5)");
+      world.store.db.raw.exec("insert into state values ('floor', '\"5\"')");
     },
     /^pruning has removed everything up to 5/,
   ],

@@ -58,6 +58,11 @@ test.each<[string, Partial<Facts>, string]>([
     'busy: History waits to be read: 503',
   ],
   ['a delivery was refused', refused(1), 'warning: Deliveries are being refused, 1 in a row: none of our secrets'],
+  [
+    'none was refused since the secret was corrected',
+    { state: { ...refused(3).state, since: AT + 1 } },
+    'warning: 3 deliveries in a row were refused, but none since',
+  ],
   ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come by replay and none by webhook'],
   [
     'most became dead letters',

@@ -110,7 +110,7 @@ export const FAULTS = [
     [
       'a webhook’s cursor moves the watermark',
       'if (proves) this.#prove(proves);',
-      "if (proves) this.#prove(proves);\n      for (const one of readings) if ('event' in one && one.event.cursor) this.#state.setCursor('watermark', one.event.cursor);",
+      "if (proves) this.#prove(proves);\n      for (const one of readings) if ('event' in one && one.event.cursor) this.#state.set('watermark', one.event.cursor);",
     ],
     ['a conflict taken for a duplicate', '!this.#sameData(event, known)', 'false'],
     ['an erased row contradicts', 'if (known.erased) return false;', ''],

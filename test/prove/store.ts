@@ -46,7 +46,7 @@ export function look(
     for (const key of ['id', 'cursor'])
       report('stored twice', list(`select ${key} from events where ${key} is not null group by 1 having count(*) > 1`));
     const stored = new Set(list('select cast(cursor as text) from events'));
-    const [watermark = 0] = list("select cast(value as text) from state where name = 'watermark'");
+    const [watermark = 0] = list("select json_extract(value, '$') from state where name = 'watermark'");
     report(
       'below the watermark, but not stored',
       happened.filter((cursor) => Number(cursor) <= Number(watermark) && !stored.has(cursor)),

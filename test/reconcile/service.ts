@@ -70,7 +70,7 @@ export async function startService(history: History, lies: Lie[] = []) {
 }
 
 export const watermark = (world: World): string | null =>
-  world.value("select cast(value as text) from state where name = 'watermark'") as string | null;
+  world.value("select value ->> '$' from state where name = 'watermark'") as string | null;
 export const stored = (world: World): number[] =>
   (world.rows('select cursor from events where cursor is not null order by cursor') as { cursor: number }[]).map(
     ({ cursor }) => cursor,

@@ -22,13 +22,13 @@ test('old, handled events go, with their tasks and idle lanes, and the floor tel
     0,
     0,
   ]);
-  expect(world.rows("select value from state where name = 'floor'")).toEqual([{ value: 2 }]);
+  expect(world.rows("select value from state where name = 'floor'")).toEqual([{ value: '"2"' }]);
   expect(world.rows('select done, waiting from handlers')).toEqual([{ done: 0, waiting: 0 }]);
 });
 
 test.each<[string, (world: World) => unknown]>([
   ['received later', (world) => (world.now -= 10 * WINDOW)],
-  ['above the watermark', (world) => world.store.db.raw.exec("insert into state values ('watermark', 0)")],
+  ['above the watermark', (world) => world.store.db.raw.exec("insert into state values ('watermark', '\"0\"')")],
   [
     'above the position of a missing handler',
     (world) =>

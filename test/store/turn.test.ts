@@ -75,7 +75,7 @@ test('a handler that is behind claims only what no lower arrival can precede', a
 
 test('strict tasks wait for the watermark, which only replay moves', async () => {
   const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
-  world.store.db.raw.exec("insert into state values ('watermark', 1)");
+  world.store.db.raw.exec("insert into state values ('watermark', '\"1\"')");
   await world.accept({ cursor: 2 }, { cursor: 4 });
   world.now += 1_000_000;
   expect((await world.turn()).held).toBe(true);

@@ -62,14 +62,13 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
     const one = async <Value>(sql: string): Promise<Value | null> => (await tx.get<{ v: Value }>(sql))?.v ?? null;
     const told = "select name, cast(value as text) as value from state where name <> 'lane_key'";
     const rows = await tx.all<{ name: string; value: string }>(told);
-    const state = Object.fromEntries(rows.map(({ name, value }) => [name, value]));
-    const numbers = rows.filter(({ value }) => /^-?\d+$/.test(value));
+    const state = Object.fromEntries(rows.map(({ name, value }) => [name, JSON.parse(value) as unknown]));
     const handlers: HandlerFacts[] = [];
     for (const row of await tx.all<HandlerRow>(HANDLERS)) handlers.push(await handlerOf(tx, row, at));
     return {
       at,
-      counters: Object.fromEntries(numbers.map(({ name, value }) => [name, Number(value)])),
-      state: Object.fromEntries(rows.map(({ name, value }) => [name, JSON.parse(value) as unknown])),
+      counters: state as Record<string, number>,
+      state,
       watermark: (state['watermark'] ?? null) as Cursor | null,
       floor: (state['floor'] ?? null) as Cursor | null,
       newestCursor: await one<Cursor>(

@@ -55,8 +55,6 @@ function changeOf(db: Db): Change {
     ...sqlOf(db),
     touch: async (list) => new Set(list).forEach((lane) => lanes.touch(lane)),
     count: async (counts) => state.count(counts),
-    cursor: async (name) => state.cursor(name),
-    setCursor: async (name, value) => state.setCursor(name, value),
     set: async (name, value) => state.set(name, value),
   };
 }

@@ -50,8 +50,9 @@ export interface Disk {
 /** One snapshot, cheap with any number of rows. */
 export interface Facts {
   at: number;
+  /** Of `state`, those that are numbers. */
   counters: Record<string, number>;
-  /** What the processes report, by name. */
+  /** Counters, and what the processes report, by name. */
   state: Record<string, unknown>;
   watermark: Cursor | null;
   floor: Cursor | null;

@@ -68,7 +68,7 @@ export class Ingest implements IngestStore {
     return this.#db.write(() => {
       // Inside the transaction, so that receipts come in the order of `seq`.
       const now = this.#clock.now();
-      const batch: Batch = { now, floor: this.#state.cursor('floor'), counts: { ...counts } };
+      const batch: Batch = { now, floor: this.#state.get('floor') as Cursor | null, counts: { ...counts } };
       const verdicts = readings.map((reading) => take(reading, batch));
       this.#state.count(batch.counts);
       for (const [name, value] of Object.entries(state)) this.#state.set(name, value);
@@ -141,9 +141,9 @@ export class Ingest implements IngestStore {
   }
 
   #prove({ from, to }: { from: Cursor | null; to: Cursor }): void {
-    const watermark = this.#state.cursor('watermark');
+    const watermark = this.#state.get('watermark') as Cursor | null;
     const reached = from === null || (watermark !== null && !isBehind(watermark, from));
-    if (reached && isBehind(watermark, to)) this.#state.setCursor('watermark', to);
+    if (reached && isBehind(watermark, to)) this.#state.set('watermark', to);
   }
 }
 

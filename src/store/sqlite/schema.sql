@@ -173,7 +173,8 @@ create table boots (
   seen_at integer not null
 ) strict;
 
--- Watermark, floor, counters, reports as JSON, where the first handlers begin, and the key that hides lanes' names.
+-- Counters and where the first handlers begin as integers; watermark, floor, reports and the key that hides lanes' names as
+-- JSON.
 create table state (
   name text primary key,
   value any

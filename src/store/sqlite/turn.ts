@@ -1,5 +1,6 @@
 // A turn of `run`: settle, fan out and claim as one transaction, over what `look` has seen before it.
 import type { Clock } from '../../base/clock.ts';
+import type { Cursor } from '../../wire/cursor.ts';
 import type { HandlerRow, Look, NewTask, Room, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
 import type { Boots } from './boots.ts';
 import type { Claiming } from './claim.ts';
@@ -55,7 +56,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
       const mine = handlers.filter(({ id, position }) => wanted.includes(id) && position < newest);
       const behind = new Set(mine.map(({ position }) => position));
       const pages = new Map([...behind].map((position) => [position, this.#page(position, newest)]));
-      const watermark = this.#parts.state.cursor('watermark');
+      const watermark = this.#parts.state.get('watermark') as Cursor | null;
       return { watermark, newest, handlers, pages };
     });
   }
