@@ -4,23 +4,27 @@ const planted = (file: string, test: string, ...list: [rule: string, from: strin
   list.map(([rule, from, to]) => ({ rule, from, to, file: `src/${file}`, test }));
 
 export const FAULTS = [
-  ...planted('operations/store/sqlite-admin.ts', 'store/model', [
+  ...planted('operations/store/tasks.ts', 'store/model', [
     'a discarded head holds its lane',
-    'this.#lanes.touch(lane);',
-    'void lane;',
+    'await tx.touch(skipped.map(({ lane }) => lane));',
+    '',
   ]),
-  ...planted('operations/store/sqlite-admin.ts', 'operations/changing', [
+  ...planted('operations/store/tasks.ts', 'operations/changing', [
     'a retry without its lane',
-    'if (!this.#lanes.place(task.lane, handler, now)) this.#lanes.touch(task.lane);',
+    'await tx.touch([task.lane]);',
     '',
   ]),
   ...planted(
-    'operations/store/sqlite-prune.ts',
+    'keep/prune.ts',
     'store/prune',
-    ['a lane row dropped above the floor', 'done_cursor <= cast(? as integer)', 'cast(? as integer) is not null'],
-    ['prune above the position', 'seq <= (select coalesce(min(position), 9e15) from handlers)', 'seq > 0'],
-    ['prune above the watermark', 'e.cursor <= cast(@watermark as integer)', '@watermark is not null'],
-    ['prune under a waiting task', 't.event = e.seq and t.state = 0) order', 't.event = e.seq and t.state = 9) order'],
+    [
+      'a lane row dropped above the floor',
+      'done_cursor <= cast(@floor as bigint)',
+      'cast(@floor as bigint) is not null',
+    ],
+    ['prune above the position', 'seq <= (select coalesce(min(position), 9000000000000000) from handlers)', 'seq > 0'],
+    ['prune above the watermark', 'e.cursor <= cast(@watermark as bigint)', '@watermark is not null'],
+    ['prune under a waiting task', 't.event = e.seq and t.state = 0)`', 't.event = e.seq and t.state = 9)`'],
   ),
   ...planted('operations/store/sqlite-reruns.ts', 'operations/changing', [
     'a rerun without its lane',
