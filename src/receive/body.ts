@@ -1,11 +1,8 @@
 // Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
 // before they are verified). Large bodies share a memory budget: one is not read before there is room for it.
 import type { IncomingMessage } from 'node:http';
-import { createRoom } from './room.ts';
+import { BUDGET, createRoom, SMALL } from './room.ts';
 
-/** Bytes. Smaller bodies need no room: connections are limited. */
-const SMALL = 64 * 1_024;
-const BUDGET = 32 * 2 ** 20;
 /** A large body without progress is cut: it holds room that others wait for. */
 const STALL_MS = 2_000;
 

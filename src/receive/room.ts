@@ -1,6 +1,9 @@
-// Memory for large bodies: first come, first served.
+// Memory for large bodies: how large they are, and how much there is for all. First come, first served.
 
-/** The body is still to be read and committed within the 8 s that a delivery has. */
+/** Bytes. Smaller bodies need no room, because connections are limited. */
+export const SMALL = 64 * 1_024;
+export const BUDGET = 32 * 2 ** 20;
+/** A delivery waits this long for room. It still has to be read and committed before its deadline. */
 const ROOM_MS = 7_000;
 
 export function createRoom(budget: number) {

@@ -1,6 +1,7 @@
 // The events: searched, and one of them with what each handler did.
 import { useState } from 'preact/hooks';
-import { argumentsOf, button, facts, field, html, isByPost, shown, table, to, useApi } from './parts.js';
+import { argumentsOf, isByPost, useApi } from './api.js';
+import { button, facts, field, html, shown, table, to } from './parts.js';
 
 const LIMIT = 100;
 

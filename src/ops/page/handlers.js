@@ -1,5 +1,6 @@
 // The handlers, all or one: what each is at, what failed by cause, and what waits for what.
-import { button, html, table, useApi } from './parts.js';
+import { useApi } from './api.js';
+import { button, html, table } from './parts.js';
 
 export function Handlers({ args }) {
   const { result, error } = useApi('handlers');

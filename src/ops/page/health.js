@@ -1,5 +1,6 @@
 // Whether all is well: the headline, what stands in the way with the button that helps, and the last day.
-import { button, facts, html, shown, table, useApi } from './parts.js';
+import { useApi } from './api.js';
+import { button, facts, html, shown, table } from './parts.js';
 
 const DAY_MS = 86_400_000;
 const BOX = { viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img' };

@@ -4,8 +4,10 @@ import { useEffect, useState } from 'preact/hooks';
 import { Events } from './events.js';
 import { Handlers } from './handlers.js';
 import { Health } from './health.js';
-import { Actions, Dialog, html, onOpen, shown, useApi } from './parts.js';
+import { useApi } from './api.js';
+import { Actions, Dialog, html, onOpen, shown } from './parts.js';
 
+export * from './api.js';
 export * from './parts.js';
 
 export const views = { health: Health, handlers: Handlers, events: Events };

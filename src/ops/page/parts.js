@@ -2,8 +2,8 @@
 import htm from 'htm';
 import { h } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { call, operations } from './api.js';
 
-const EVERY_MS = 2_000;
 const UNITS = Object.entries({ day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1_000 });
 const WORDS = new Intl.RelativeTimeFormat('en', { style: 'short' });
 
@@ -16,47 +16,6 @@ function plain(child) {
 }
 
 export const html = htm.bind((type, props, ...children) => h(type, props, ...children.map(plain)));
-
-/** As `GET /api` describes them. They are there before the first view is. */
-let operations = [];
-export const argumentsOf = (name) => operations.find((one) => one.name === name).args;
-export const isByPost = (name, arg) => argumentsOf(name).some((one) => one.name === arg && one.byPost);
-
-/** Gives `{ result, at }`, or an `{ error }` in words. With a body it is a POST. */
-export async function ask(path, body) {
-  const json = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
-  const answer = await fetch(path, body ? json : { signal: AbortSignal.timeout(10_000) }).catch(() => null);
-  const result = await answer?.json().catch(() => null);
-  if (answer?.ok) return { result, error: null, at: new Date().toISOString() };
-  return { error: result?.error ?? 'The kit does not answer' };
-}
-
-/** Asks for an operation, by GET where that is enough. */
-export async function call(name, args) {
-  if (operations.length === 0) ({ result: operations = [] } = await ask('/api'));
-  const given = Object.entries(args).filter(([, value]) => value !== '');
-  const isGet = operations.find((one) => one.name === name)?.reads && !given.some(([arg]) => isByPost(name, arg));
-  return isGet ? ask(`/api/${name}?${new URLSearchParams(given)}`) : ask(`/api/${name}`, Object.fromEntries(given));
-}
-
-/** The answer, renewed while the page is seen. An `error` beside a `result`: it could not be renewed. */
-export function useApi(name, args = {}, isLive = true) {
-  const [answer, setAnswer] = useState({});
-  useEffect(() => {
-    let isOver = false;
-    async function look() {
-      const began = Date.now();
-      const news = document.hidden || isOver ? {} : await call(name, args);
-      if (isOver) return;
-      setAnswer((old) => ({ ...old, ...news }));
-      // A search through a large store must not keep the kit busy.
-      if (isLive) setTimeout(() => void look(), Math.max(EVERY_MS, 10 * (Date.now() - began)));
-    }
-    void look();
-    return () => void (isOver = true);
-  }, [name, JSON.stringify(args), isLive]);
-  return answer;
-}
 
 export const to = (view, args) => `#${view}?${new URLSearchParams(args)}`;
 
