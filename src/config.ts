@@ -1,4 +1,4 @@
-// The environment as one checked object. Every fault is reported at once, with its variable and remedy. Nothing is
+// The environment as one checked object. All faults are reported together, each with its variable and remedy. Nothing is
 // guessed.
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -11,7 +11,7 @@ import { DEFAULT_PREFIX } from './wire/headers.ts';
 
 export type Env = Record<string, string | undefined>;
 
-/** Holds every fault. The message is written for people. */
+/** Holds all faults. The message is written for people. */
 export class ConfigError extends Error {
   readonly faults: string[];
   constructor(faults: string[]) {
@@ -68,7 +68,7 @@ export const schema = z.object({
   API_BASE_URL: url("the service's, ending in /v1", /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
     .string()
-    .regex(/^[\x21-\x7e]+$/, 'must be one word')
+    .regex(/^[\x21-\x7e]+$/, 'must be visible ASCII characters without spaces')
     .optional(),
   REPLAY_FROM: z
     .string()
@@ -98,7 +98,7 @@ export type Config = z.infer<typeof schema> & {
   handlersDir: string;
 };
 
-/** Faults in the combination of two variables. */
+/** Faults of two variables that do not fit together. */
 function faultsBetween(env: Env): string[] {
   const faults: string[] = [];
   const together = 'together they fetch what webhooks missed';
@@ -116,7 +116,7 @@ function faultsBetween(env: Env): string[] {
 }
 
 /**
- * The environment, completed from `.env`. A variable that is set wins over the file, and an empty one counts as unset.
+ * The environment, completed from `.env`. A variable that is set wins over the file. An empty variable counts as unset.
  */
 export function readEnv(env: Env = process.env, folder = process.cwd()): Env {
   const path = resolve(folder, '.env');
@@ -136,8 +136,8 @@ function filled(env: Env): Env {
 }
 
 /**
- * Throws ConfigError with every fault. With `without`, these variables are not needed and their faults are ignored: `run`
- * and the command line work without the webhook's secret.
+ * Throws ConfigError with all faults. `without`: variables that this process does not need, so their faults do not count:
+ * `run` and the command line work without the webhook's secret.
  */
 export function loadConfig(env: Env, without: readonly string[] = []): Config {
   const { values, faults } = readSecretFiles(env);
@@ -152,11 +152,11 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
   const path = resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length));
   return {
     ...parsed.data,
-    // SQLite's other files are beside the real file.
+    // DATABASE_URL may name a link, but SQLite's other files are beside the real file.
     storePath: orUndefined(() => realpathSync(path)) ?? path,
     handlersDir: resolve(parsed.data.HANDLERS_DIR),
   };
 }
 
-/** The configuration of `run` and of commands, which get no secret that they have no use for. */
+/** The configuration of `run` and of commands, without the secrets that they have no use for. */
 export const loadConfigOfRun = (env: Env): Config => loadConfig(env, KEPT_FROM_RUN);

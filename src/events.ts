@@ -1,17 +1,17 @@
-// Yours: the event types that you know. Add a type here once, and `on`, `event.data`, validation and fixtures follow.
+// This file is yours: it names event types. Add a type here once, and `on`, `event.data`, validation and fixtures follow.
 // Types that are not listed still arrive, with `data` as a plain object.
 import { z } from 'zod';
 import { define, integer, orElse } from './base/define-event.ts';
 
 /**
- * From contract 6.4. A field is required only if no handler can work without it, because an event without it becomes a
- * dead letter. The contract does not show the fields of MessageSent and MessageStatusUpdated: name those that you rely
- * on.
+ * The types of contract 6.4. A field is required only if no handler can work without it: an event that lacks a required
+ * field becomes a dead letter. The contract does not show the fields of MessageSent and MessageStatusUpdated: name the
+ * ones that you rely on.
  */
 export const eventTypes = {
   MessageReceived: define({
     data: z.looseObject({
-      /** string, shaped like a UUID: the number (session) that received the message. */
+      /** string, a UUID: the session (phone number) that received the message. */
       session_id: z.guid(),
       /** string: the sender's address in the messaging network. */
       from: z.string().min(1),

@@ -7,7 +7,7 @@ import type { Service } from './service/service.ts';
 export { ServiceError } from './service/errors.ts';
 export type { EventMap, Origin, Service, SqlRow, SqlValue, Tx };
 
-/** A type that src/events.ts or the kit defines. */
+/** The name of a type that src/events.ts or the kit defines. */
 export type EventName = keyof EventMap;
 
 /** If `on` names several types, check `event.type` to narrow `event.data`. With '*', `event.data` is a plain object. */
@@ -25,12 +25,12 @@ export interface EventOf<Type extends string> {
   readonly type: Type;
   /** The event's position in the service's history: a decimal 64-bit integer. Null: it has none. */
   readonly cursor: string | null;
-  /** The number (session) that the event belongs to. Null for account-wide events. */
+  /** The session (phone number) that the event belongs to. Null for account-wide events. */
   readonly sessionId: string | null;
   /** When the event happened: ISO 8601, UTC. Null: unknown. */
   readonly createdAt: string | null;
   readonly receivedAt: string;
-  /** How it came first. */
+  /** How the event first arrived. */
   readonly origin: Origin;
   readonly data: Type extends EventName ? EventMap[Type] : Record<string, unknown>;
 }
@@ -39,9 +39,9 @@ export interface Context {
   readonly log: HandlerLog;
   /** Aborted when the attempt times out or the kit stops. */
   readonly signal: AbortSignal;
-  /** From 1. */
+  /** The number of this attempt, from 1. */
   readonly attempt: number;
-  /** A later event of the lane has ended before this one, or this task has stepped aside from its lane. */
+  /** True: a later event of the lane has ended before this one, or this task has given up its lane (`laneHoldMs`). */
   readonly late: boolean;
   /** Milliseconds since the event happened. Null: unknown. */
   readonly lagMs: number | null;
@@ -49,11 +49,11 @@ export interface Context {
   readonly idempotencyKey: string;
   /** The service's operations. They throw ServiceError, also if no API key is set. */
   readonly service: Service;
-  /** What earlier attempts of this task noted, also before a crash or a rerun. Read-only. */
+  /** What the attempts of this task have noted, also before a crash or a rerun. Read-only. */
   readonly notes: Readonly<Record<string, unknown>>;
-  /** Commits a small fact at once, like that a send has begun: JSON of at most 1 KiB, 32 names. Throws if the claim is gone. */
+  /** Commits a small fact at once, like "sending": at most 32 names, 1 KiB of JSON each. Throws if the claim is gone. */
   note(name: string, value: unknown): Promise<void>;
-  /** The rows of one `select` on the handler's own tables. It changes nothing. */
+  /** The rows of one `select` on the handler's own tables. A statement that writes fails. */
   read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;
   /**
    * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`, for
@@ -79,43 +79,43 @@ export interface Handler<Type extends string = string> {
   on: Type | readonly Type[] | '*';
   /**
    * Tasks of one lane run one after another, in cursor order. 'none': a task runs as soon as there is room. Default:
-   * 'conversation', as src/events.ts defines it; a type without one uses the session that the data name. Events whose
-   * data name none share one lane.
+   * 'conversation', as src/events.ts defines it; an event without a conversation is in the lane of its session. Events
+   * without either share one lane.
    */
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
   /**
-   * 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, so that earlier events can arrive. 'strict': when
-   * replay has shown that no earlier event is missing. That takes one or more calls and needs an API key; while replay is
-   * stopped, the task waits.
+   * When a task runs. 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, so that earlier events can arrive.
+   * 'strict': when replay has shown that no earlier event is missing. Replay needs an API key, and one or more calls.
+   * While replay is stopped, the task waits.
    */
   order?: 'arrival' | 'window' | 'strict';
   /** Default: 20 attempts; the first retry after about 1 s, later ones at most 1 h apart. */
   retry?: { attempts?: number; firstMs?: number; maxMs?: number };
-  /** How long a failing task holds its lane, from its first failure. Default: 2 min. */
+  /** How long a failing task holds up its lane, from its first failure. Default: 2 min. */
   laneHoldMs?: number;
   /** Default: 30 s. */
   timeoutMs?: number;
-  /** Milliseconds. An older event is stale, and so is a recovered event of unknown age. Default: no limit. */
+  /** Milliseconds. An older event is stale. So is one of unknown age from replay or the stream. Default: no limit. */
   maxAgeMs?: number;
   /** The outcome for a stale event. Default: 'run', as if it were not stale. */
   onStale?: 'run' | 'skip' | 'dead';
-  /** The most attempts that begin in any minute, spread evenly: with 60, one each second. Default: no limit. */
+  /** The most attempts that begin in any minute, spread evenly: 60 means one per second. Default: no limit. */
   rate?: { perMinute: number };
   /**
-   * Creates and changes the handler's own tables. The steps of a list run once each, in order: change tables by a new last
-   * step, and leave the others as they are. A function alone runs at each start and each reload. It may await only `tx`.
+   * Creates and changes the handler's own tables. A list: each step runs once, in order. To change a table, add a new
+   * last step and leave the others. A single function: it runs at each start and reload. It may await only its `tx`.
    */
   setup?: SetupFunction | readonly (string | SetupFunction)[];
   /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }
 
-/** Returns the handler unchanged, but typed. Without it, `on` may also name types that are not in src/events.ts. */
+/** Returns the handler unchanged, but typed. In a plain object, `on` may also name types that are not in src/events.ts. */
 export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
   return handler;
 }
 
-/** The task ends as skipped. */
+/** Throw it: the task ends as skipped. */
 export class Skip extends Error {
   constructor(reason: string) {
     super(reason);
@@ -123,7 +123,7 @@ export class Skip extends Error {
   }
 }
 
-/** The task ends as a dead letter, even if attempts are left. */
+/** Throw it: the task ends as a dead letter, even if attempts are left. */
 export class Dead extends Error {
   constructor(reason: string) {
     super(reason);
@@ -131,7 +131,7 @@ export class Dead extends Error {
   }
 }
 
-/** The task runs again after this time, at most 24 h, without spending an attempt. */
+/** Throw it: the task runs again after `ms`, at most 24 h. No attempt is spent. */
 export class RetryAfter extends Error {
   readonly ms: number;
   constructor(ms: number, reason: string) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S node --max-semi-space-size=8
-// Starts receive, run and keep. Compiled code stays on disk, so that processes start faster and take less memory.
+// Starts receive, run and keep. Compiled code is kept on disk, so that processes start faster and take less memory.
 import module from 'node:module';
 import { fileURLToPath } from 'node:url';
 

@@ -2,11 +2,11 @@
 
 export interface Clock {
   /**
-   * Milliseconds since 1970, UTC: for times that are stored, shown or compared with the service's. It steps when
-   * somebody sets the machine's clock.
+   * Milliseconds since 1970, UTC: for times that are stored, shown or compared with times of the service. They jump
+   * when somebody sets the machine's clock.
    */
   now(): number;
-  /** Milliseconds since an arbitrary moment: for durations. It never steps. */
+  /** Milliseconds since an arbitrary moment: for durations. They never jump. */
   monotonic(): number;
 }
 
@@ -15,7 +15,7 @@ export const systemClock: Clock = { now: () => Date.now(), monotonic: () => perf
 /** The latest time that a Date can hold. */
 export const LATEST_MS = 8.64e15;
 
-/** ISO 8601 in UTC. Null if there is no time, or if a Date cannot hold it. */
+/** ISO 8601 in UTC. Null if `ms` is null, or if a Date cannot hold it. */
 export function iso(ms: number | null): string | null {
   return ms === null || !(Math.abs(ms) <= LATEST_MS) ? null : new Date(ms).toISOString();
 }

@@ -1,20 +1,20 @@
-// An event type: how its data are parsed, its lane, and an example for tests.
+// An event type: how its data are parsed, which session, time and conversation they name, and an example for tests.
 import { z } from 'zod';
 
 export interface EventType<Data> {
-  /** Parses `event.data`. z.looseObject keeps fields that are not named, but only named ones have a type. */
+  /** Parses `event.data`. z.looseObject keeps fields that you do not name, but only the fields that you name have a type. */
   data: z.ZodType<Data>;
-  /** Data for `fixture(type)`, so that a test names only the fields that it is about. */
+  /** Example data for `fixture(type)`: a test then names only the fields that matter to it. */
   example?: (about: ExampleOf) => NoInfer<Data>;
-  /** The number (session) that the event belongs to. Default: `data.session_id`. */
+  /** The session (phone number) that the event belongs to. Default: `data.session_id`. */
   session?: (data: Record<string, unknown>) => unknown;
   /** When the event happened, Unix milliseconds. Default: `data.timestamp_unix_ms`. */
   time?: (data: Record<string, unknown>) => unknown;
-  /** The conversation within the session, which is the default lane. Without this function the session is the lane. */
+  /** The conversation within the session: it is the default lane. Without this function, the session is the lane. */
   conversation?: (data: Record<string, unknown>) => unknown;
 }
 
-/** Drops the index signature of z.looseObject if fields are named, so that a misspelt field is a type error. */
+/** Drops the index signature of z.looseObject if the schema names fields: a misspelt field is then a type error. */
 export type Named<Data> = Data extends readonly unknown[]
   ? { [Item in keyof Data]: Named<Data[Item]> }
   : string extends keyof Data
@@ -26,7 +26,7 @@ export type Named<Data> = Data extends readonly unknown[]
     : Data;
 
 export interface ExampleOf {
-  /** Different for each fixture: use it in ids. */
+  /** A number that differs for each fixture: use it in ids. */
   n: number;
   /** A UUID. */
   session: string;
@@ -38,7 +38,7 @@ export function define<Data>(type: EventType<Data>): EventType<Data> {
   return type;
 }
 
-/** A number that may also arrive as text, as 64-bit fields do (contract 2.8). */
+/** An integer that may also arrive as text, as 64-bit fields do (contract 2.8). */
 export function integer(): z.ZodType<number> {
   const text = z
     .string()
@@ -48,7 +48,7 @@ export function integer(): z.ZodType<number> {
   return z.union([z.int(), text], 'must be an integer');
 }
 
-/** For a field that may be missing or null. */
+/** Makes a field optional: `fallback` stands in for a missing field or null. */
 export function orElse<Value, Fallback>(schema: z.ZodType<Value>, fallback: Fallback): z.ZodType<Value | Fallback> {
   return schema.nullish().transform((value) => value ?? fallback);
 }

@@ -1,5 +1,5 @@
-// Turns thrown values into plain text, or into undefined. Handlers may throw frozen errors, errors whose getters throw,
-// or values that are no errors.
+// Turns thrown values into plain text, or into undefined. A handler may throw a frozen error, an error whose getters
+// throw, or a value that is no error.
 import { existsSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
 import { masked } from './secrets.ts';
@@ -13,15 +13,15 @@ const PROJECT = dirname(dirname(import.meta.dirname));
 export interface Thrown {
   name: string;
   message: string;
-  /** `file:line` of the handler, else of the kit. For a file that cannot be parsed: of its first faulty line. */
+  /** `file:line` in the handler's code, else the handler's file, else `file:line` in the kit. Null: unknown. */
   at: string | null;
 }
 
-/** `file`: the handler's, for an error that has no line of it. Without it, a line of the kit is better than none. */
+/** `file`: the handler's file, the place of an error without a line of the handler. Default: a line of the kit. */
 export function describe(thrown: unknown, file: string | null = null): Thrown {
   try {
     if (!(thrown instanceof Error)) {
-      // Libraries throw objects with a message that are no errors.
+      // Some libraries throw objects that have a message but are no errors.
       const words = String((thrown as { message?: unknown } | null | undefined)?.message ?? thrown);
       return { name: typeof thrown, message: masked(words).slice(0, 2_000), at: file };
     }
@@ -36,34 +36,34 @@ export function describe(thrown: unknown, file: string | null = null): Thrown {
   }
 }
 
-/** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
+/** A suffix with the cause's message: `fetch failed`, for example, has its reason only in the cause. */
 function causeOf({ message, cause }: Error): string {
   if (!(cause instanceof Error)) return '';
   const words = cause.message || textOf((cause as { code?: unknown }).code);
   return message.includes(words) ? '' : `: ${words}`;
 }
 
-/** A suffix for a message to people: the handler's line. Empty for the kit's own lines. */
+/** A suffix for messages: ` (file:line)` in the handler. Empty for lines of the kit. */
 export function behind(at: string | null): string {
   if (at === null || isOurs(at)) return '';
   return ` (${at.startsWith(`${PROJECT}/`) ? relative(PROJECT, at) : at})`;
 }
 
 /**
- * The parts of an error that are safe to log. The message is left out, because it may quote a sender's text, and so is
- * a name that is no identifier.
+ * The parts of an error that are safe to log. The message is left out, because it may quote a sender's text. So may a
+ * name that is no identifier: it becomes `unknown`.
  */
 export function loggable(thrown: unknown, file: string | null = null): { error: string; at: string | null } {
   const { name, at } = describe(thrown, file);
   return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
 }
 
-/** `value` should be a string, but the fields of a thrown value may hold anything. */
+/** `value` should be a string, but a field of a thrown value may hold anything. */
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
-/** Whether the file of a stack frame (`file:line`) exists. What looks like a frame, or a number, may be a sender's text. */
+/** Whether the file of `file:line` exists. A line that looks like a stack frame may be a sender's text. */
 function isFile(place: string): boolean {
   return existsSync(place.replace(/:\d+$/, ''));
 }
@@ -73,7 +73,7 @@ function isOurs(place: string): boolean {
 }
 
 function firstLine(stack: string): string | null {
-  // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
+  // If a file is not valid TypeScript, the first line of the stack is the `file:line` of the mistake.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d{1,6})\n/.exec(stack)?.[1];
   return unreadable && isFile(unreadable) ? unreadable : (placesIn(stack).find((place) => !isOurs(place)) ?? null);
 }
@@ -88,14 +88,14 @@ function placesIn(stack: string): string[] {
     });
 }
 
-/** Ends the process by an uncaught exception. A rejection could be mistaken for one that a handler left unhandled. */
+/** Ends the process by an uncaught exception. A rejection could be mistaken for one that a handler did not await. */
 export function throwUncaught(error: unknown): void {
   setImmediate(() => {
     throw error;
   });
 }
 
-/** Undefined if it throws. */
+/** Undefined if `read` throws. */
 export function orUndefined<Value>(read: () => Value): Value | undefined {
   try {
     return read();

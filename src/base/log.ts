@@ -1,4 +1,4 @@
-// The log: one line for each fact, written synchronously so that a kill loses none. A line never holds a body, a secret or
+// The log: one line for each fact, written synchronously, so that a kill loses none. No line holds a body, a secret or
 // a phone number: callers name the fields to log, and errors go through `loggable`.
 import { pino, type Logger } from 'pino';
 import { masked } from './secrets.ts';
@@ -8,7 +8,7 @@ export type { Logger };
 export function createLog(role: string, level: string): Logger {
   const destination = pino.destination({ fd: 1, sync: true });
   destination.on('error', (error: NodeJS.ErrnoException) => {
-    // The terminal is gone, so nobody reads the lines of the stop.
+    // The terminal is gone: nobody reads the lines that are written while the kit stops.
     if (error.code !== 'EIO' && error.code !== 'EPIPE') throw error;
   });
   const hooks = { streamWrite: (line: string) => masked(line) };
@@ -18,7 +18,7 @@ export function createLog(role: string, level: string): Logger {
 
 const FLOOD_MS = 10_000;
 
-/** For lines that can come in floods: whether to log one of this kind, which is once in ten seconds. Metrics count all. */
+/** For lines that can come in floods: whether to log this one. True once in ten seconds per kind. Metrics count them all. */
 export type Throttle = (kind: string) => boolean;
 
 export function createThrottle(monotonic: () => number): Throttle {

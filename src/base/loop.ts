@@ -2,7 +2,7 @@
 // loop can be woken early and stopped. A step that throws ends the process, unless `recover` expects the error.
 import { throwUncaught } from './errors.ts';
 
-/** The longest delay of a timer. Node fires a longer one at once. */
+/** The longest delay that a timer can have. With a longer delay Node fires the timer at once. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 export type Loop = ReturnType<typeof startLoop>;
@@ -10,7 +10,7 @@ export type Loop = ReturnType<typeof startLoop>;
 export function startLoop(
   /** Milliseconds until the next step. Infinity: until the loop is woken. */
   step: () => number | Promise<number>,
-  /** Milliseconds until the next try after an expected error. Throws any other error. */
+  /** After an expected error: milliseconds until the next try. Throws every other error. */
   recover: (error: unknown) => number = (error) => {
     throw error;
   },
@@ -23,14 +23,14 @@ export function startLoop(
   async function work(): Promise<void> {
     let delay: number;
     try {
-      // The step starts after `working` is set, also if it throws at once, so that `working` is cleared afterwards.
+      // `then` delays the step until `working` is set: a step that throws at once would otherwise clear it too early.
       delay = await Promise.resolve().then(step);
     } catch (error) {
       delay = recover(error);
     }
     working = undefined;
     if (stopped) return;
-    // Sockets and timers get a turn between two steps.
+    // Sockets and timers are served between two steps.
     if (again || delay <= 0) setImmediate(run);
     else timer = setTimeout(run, Math.min(delay, LONGEST_MS));
   }
@@ -41,7 +41,7 @@ export function startLoop(
     again = false;
     working = work();
     working.catch((error: unknown) => {
-      // After a stop, the promise of `stop` rejects with the error.
+      // After `stop` was called, its own promise rejects with the error.
       if (!stopped) throwUncaught(error);
     });
   }

@@ -1,23 +1,23 @@
-// The variables that hold secrets: who gets them, and how they are masked in texts from outside, which may echo them.
+// The variables that hold secrets: which process gets them, and how they are masked in texts that may quote them.
 import { readFileSync } from 'node:fs';
 
 type Env = Record<string, string | undefined>;
 
-/** Variables that may come from a file, whose path is in `<NAME>_FILE`. SIGHUP reads the files again. */
+/** Variables that may also come from a file: `<NAME>_FILE` is its path. SIGHUP reads the files again. */
 export const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
-/** Handlers have no use for these, so `run` does not get them. */
+/** Handlers have no use for these secrets, so `run` does not get them. */
 export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
-/** Shorter texts could be part of any word. */
+/** Characters. Shorter secrets are not masked: they could be part of any word. */
 const SHORTEST = 8;
 
-/** Takes each secret from its variable, or from the file that the variable with `_FILE` names. */
+/** Fills in each secret, from its variable or from the file that `<NAME>_FILE` names. */
 export function readSecretFiles(env: Env): { values: Env; faults: string[] } {
   const values = { ...env };
   const faults: string[] = [];
   for (const name of SECRETS) {
     const path = env[`${name}_FILE`];
     if (!path) continue;
-    if (env[name]) faults.push(`${name} is set twice: keep it or ${name}_FILE`);
+    if (env[name]) faults.push(`${name} and ${name}_FILE are both set: keep one of them`);
     try {
       values[name] = readFileSync(path, 'utf8').trim();
     } catch {
@@ -29,20 +29,20 @@ export function readSecretFiles(env: Env): { values: Env; faults: string[] } {
   return { values, faults };
 }
 
-/** The environment of `run`. Variables that are not the kit's belong to handlers. */
+/** The environment of `run`. Variables that the kit does not know stay, because handlers may use them. */
 export function envOfRun(env: Env): Env {
   const kept = KEPT_FROM_RUN.flatMap((name) => [name, `${name}_FILE`]);
   return Object.fromEntries(Object.entries(env).filter(([name]) => !kept.includes(name)));
 }
 
-/** Global, because texts from outside reach the log and the store on many ways. The longest come first. */
+/** The known secrets, the longest first. Global, because texts from outside reach the log and the store in many ways. */
 let known: string[] = [];
 
-/** Masks the secrets of this environment from now on, also after a reload has replaced them. */
+/** Masks the secrets of this environment until the process ends, also after a reload has replaced them. */
 export function maskFromNowOn(values: Env): void {
   const secrets = SECRETS.flatMap((name) => values[name]?.split(/[\s,]+/) ?? []);
   const texts = secrets.filter((secret) => secret.length >= SHORTEST);
-  // A log line is JSON, in which some characters of a secret are escaped.
+  // A log line is JSON: in it, some characters of a secret are escaped.
   const all = new Set([...known, ...texts, ...texts.map((secret) => JSON.stringify(secret).slice(1, -1))]);
   known = [...all].toSorted((a, b) => b.length - a.length);
 }

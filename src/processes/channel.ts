@@ -1,21 +1,21 @@
-// What the main process and its children say to each other. Everything else they learn from the store.
+// What the main process and its children say to each other. They learn everything else from the store.
 
-/** From a child. */
+/** What a child tells the main process. */
 export type Report =
-  /** Each second. `suspects`: lanes that wait for a process of their own. */
+  /** Each second: the child lives. `suspects`: how many processes for suspects must run. */
   | { type: 'alive'; rss: number; suspects: number }
-  /** The next silence may last this long: a setup, a migration, a backup, a checkpoint. 0: no longer. */
+  /** The child may now be silent for `ms`, for a setup, a migration, a backup or a checkpoint. 0: this has ended. */
   | { type: 'longer'; ms: number }
   /** `run` begins to load or to set up this file. */
   | { type: 'loading'; file: string }
-  /** It works. */
+  /** The child has started, and works. */
   | { type: 'ready' }
-  /** Another handler than before begins. From the first on, a death brings the task that caused it nearer to its end. */
+  /** `handler` begins, and was not the last to begin. From now on, a death counts against the tasks that were running. */
   | { type: 'began'; handler: string }
-  /** Another process has work: `keep`, because strict tasks wait. */
+  /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };
 
-/** What `run` is given as JSON: new handlers begin after event `newest`; files in `without` ended a process, and how. */
+/** What `run` gets as JSON. New handlers begin after event `newest`. `without`: files that ended a process, and how. */
 export interface RunArgs {
   role: 'live' | `suspect-${number}`;
   restart: boolean;
@@ -23,7 +23,7 @@ export interface RunArgs {
   without: Record<string, string>;
 }
 
-/** Tells the main process. A child without one, in a test, says it to nobody. */
+/** Tells the main process. In a test there may be none, so the report is dropped. */
 export function say(report: Report): Promise<void> {
   return new Promise((sent) => {
     if (!process.connected || !process.send) return sent();

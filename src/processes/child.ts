@@ -1,4 +1,4 @@
-// The child's side of the channel: signs of life, orders, and its end with the main process.
+// The child's side of the channel: signs of life, orders, and the child's end if the main process dies.
 import { flushCompileCache } from 'node:module';
 import { EXIT } from '../base/errors.ts';
 import { say } from './channel.ts';
@@ -7,22 +7,22 @@ const ALIVE_MS = 1_000;
 
 export interface Child {
   wake: () => void;
-  /** SIGTERM. The process ends itself. */
+  /** Called at SIGTERM: it must end the process. */
   stop: () => unknown;
 }
 
 export function onOrders({ wake, stop }: Child): void {
   process.on('message', wake);
   process.once('SIGTERM', stop);
-  // A process that is killed would not keep what it has compiled.
+  // Now, because a process that is killed later would not save its compiled code.
   flushCompileCache();
 }
 
-/** Call it first of all: what takes longer than 10 s is announced by `longer`. */
+/** Call it first of all. A child that works is killed after 10 s of silence, unless it announces more with `longer`. */
 export function beginChild(suspects: () => number = () => 0): void {
-  // A terminal sends it to every process; the main process then stops its children.
+  // A terminal sends SIGINT to every process. Ignored here, because the main process stops its children.
   process.on('SIGINT', () => {});
-  // Nobody is left who would restart it, or answer deliveries.
+  // The main process is gone: nobody would restart this process, or answer deliveries.
   process.on('disconnect', () => process.exit(EXIT.failed));
   const alive = (): void => void say({ type: 'alive', rss: process.memoryUsage.rss(), suspects: suspects() });
   setInterval(alive, ALIVE_MS).unref();

@@ -1,4 +1,4 @@
-// The processes beside the main one: `run`, up to eight more of it for tasks whose process died, and `keep`.
+// The processes beside the main one: `run`, `keep`, and up to eight more of `run` for suspects (tasks whose process died).
 import { totalmem } from 'node:os';
 import { envOfRun } from '../base/secrets.ts';
 import type { Logger } from '../base/log.ts';
@@ -6,18 +6,18 @@ import type { Env } from '../config.ts';
 import type { Report, RunArgs } from './channel.ts';
 import { Supervised, type SupervisedOptions } from './supervised.ts';
 
-/** A stop may take 9 s; the server drains in the rest of it. */
+/** How long processes have to stop. With the drain of the server, a stop takes about 9 s. */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
-/** Above it, `run` is drained and started anew. */
+/** If `run` takes more memory than this, it is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const NODE = {
-  // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost. The
-  // main process has its limit in main.ts: 80,000 events took it to 193 MB without, to 92 with it.
+  // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost.
+  // The main process has its limit in main.ts: after 80,000 events it took 193 MB without the limit, 92 MB with it.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
-/** For breakpoints in handlers: `run` gets it alone. */
+/** The option of a debugger, for breakpoints in handlers: only `run` gets it. */
 const INSPECT = process.argv.filter((arg) => arg.startsWith('--inspect='));
 
 export interface ProcessesOptions {
@@ -60,12 +60,12 @@ export class Processes {
     this.#keep.start();
   }
 
-  /** There are new events. */
+  /** Tells `run` that there are new events. */
   wake(): void {
     this.#run.wake();
   }
 
-  /** Each second. */
+  /** Call it each second. */
   tick(): void {
     for (const one of this.#all()) one.tick();
   }
@@ -74,7 +74,7 @@ export class Processes {
     return { run: this.#run.isUp ? 'up' : 'down', keep: this.#keep.isUp ? 'up' : 'down' };
   }
 
-  /** With the environment and the handler files of now. */
+  /** Restarts the processes, with the present environment and handler files. */
   async reload(): Promise<void> {
     this.#without = {};
     await Promise.all(this.#slots.map((slot) => slot.stop(STOP_MS)));
@@ -116,7 +116,7 @@ export class Processes {
     void this.#run.stop(STOP_MS, true);
   }
 
-  /** A file that ends `run` twice in a row while it is loaded or set up is left out. Once may be a kill from outside. */
+  /** If `run` dies twice in a row while it loads or sets up files, the last one is left out. One death may be a kill. */
   #leaveOut(how: string): void {
     if (this.#loading !== undefined && ++this.#failedStarts > 1)
       this.#without[this.#loading] = `it ended run twice while it was loaded or set up (${how})`;

@@ -14,11 +14,11 @@ import { StoreError } from '../store/store.ts';
 import { VERSION as version } from '../version.ts';
 
 const TICK_MS = 1_000;
-/** Ticks between two reports of this process to the store. */
+/** Ticks between two reports of the main process to the store. */
 const REPORT_TICKS = 2;
-/** At a stop the port stays open for this long, so that a proxy sees /readyz. */
+/** At a stop the port stays open for at least this long, so that a proxy sees that /readyz fails. */
 const NOTICE_MS = 500;
-/** What drains longer is cut off. */
+/** Requests that take longer to drain are cut off. */
 const DRAIN_MS = 1_000;
 
 const REPLACED =
@@ -78,7 +78,7 @@ async function start(): Promise<void> {
     }
     newest = taken.newest();
     await processes.reload();
-    log.info('reloaded; DATABASE_URL and the public listener need a restart');
+    log.info('reloaded; changes of DATABASE_URL and of the public listener need a restart');
   }
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;
@@ -87,14 +87,14 @@ async function start(): Promise<void> {
 
 function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
-  // A program has started the kit, and is gone.
+  // The program that started the kit is gone.
   process.once('disconnect', () => void stop('disconnect'));
-  // One after another: two at once would each start processes.
+  // One reload after another: two at once would each start processes.
   let reloading = Promise.resolve();
   process.on('SIGHUP', () => void (reloading = reloading.then(reload)));
 }
 
-/** Faults that a person must put right end with 78, so that a service manager does not try again. */
+/** Faults that a person must correct end with exit code 78, so that a service manager does not start the kit again. */
 async function refuse(error: unknown): Promise<never> {
   if (!(error instanceof ConfigError) && !(error instanceof StoreError)) throw error;
   process.stderr.write(`${error.message}\n`);

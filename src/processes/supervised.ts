@@ -5,7 +5,7 @@ import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
 import type { Report } from './channel.ts';
 
-/** Ticks of one second. Ticks are counted, so that a main process that was stopped for a while kills nobody. */
+/** Limits of silence, in ticks of one second: a main process that was suspended must not kill its children. */
 const SILENT_TICKS = 10;
 const STARTING_TICKS = 30;
 const PAUSE_MS = { first: 100, most: 30_000 };
@@ -16,20 +16,20 @@ const CACHE = process.env['NODE_COMPILE_CACHE'];
 
 export interface SupervisedOptions {
   role: string;
-  /** Relative to src. */
+  /** The entry file, relative to src. */
   entry: string;
   node: string[];
-  /** At each start. `restart`: this main process has had this role before. */
+  /** The arguments of each start. `restart`: this main process has started this role before. */
   args: (restart: boolean) => string[];
   env: () => Env;
   log: Logger;
   onReport?: (report: Report) => void;
-  /** It died and was not told to. */
+  /** The child died, and was not told to stop. */
   onDeath?: (how: string) => void;
 }
 
 export class Supervised {
-  /** It works. */
+  /** The child has said that it is ready. */
   isUp = false;
   readonly #options: SupervisedOptions;
   #child: ChildProcess | undefined;
@@ -76,14 +76,14 @@ export class Supervised {
     );
   }
 
-  /** Every message wakes; a stop is SIGTERM. */
+  /** Any message wakes the child. Its stop is the signal SIGTERM. */
   wake(): void {
     if (this.#child?.connected) this.#child.send('wake', () => {});
   }
 
-  /** Each second. */
+  /** Call it each second. */
   tick(): void {
-    // At a breakpoint it gives no sign.
+    // A child at a breakpoint gives no sign of life.
     if (this.#options.node.some((option) => option.startsWith('--inspect'))) return;
     if (this.#child && ++this.#silent === this.#limit) {
       const { log, role } = this.#options;
@@ -92,7 +92,7 @@ export class Supervised {
     }
   }
 
-  /** SIGTERM, and SIGKILL after the limit. `again`: it may start anew then, and does if it was there. */
+  /** Sends SIGTERM, and SIGKILL after the limit. `again`: it may start anew, and does so at once if it was running. */
   async stop(limitMs: number, again = false): Promise<void> {
     const wasThere = this.isRunning();
     this.#stopping = true;
@@ -121,7 +121,7 @@ export class Supervised {
     const { role, log, onDeath } = this.#options;
     log.error({ role, how }, `${role} died`);
     onDeath?.(how);
-    // Each such death brings the task that caused it nearer to its end, so it is bounded.
+    // If a handler began, restart at once: each death counts against its task, so this ends.
     if (this.#beganLast || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
     const pauseMs = this.#beganLast ? 0 : this.#pauseMs;
     this.#pauseMs = Math.min(this.#pauseMs * 2, PAUSE_MS.most);

@@ -20,13 +20,13 @@ export interface ReceiveOptions {
   prefix: string;
   bodyLimit: number;
   toleranceSeconds: number;
-  /** A reload changes them. */
+  /** The webhook's secrets. A function, because a reload changes them. */
   secrets: () => string[];
   bodies: BodyReader;
   commit: Commit;
   health: Health;
   clock: Clock;
-  /** Whether deliveries are welcome, and why not. */
+  /** 'ready', or why new deliveries are not welcome. */
   state: () => 'ready' | 'draining' | 'the store cannot be written' | 'the store was replaced';
 }
 
@@ -34,7 +34,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, health, state } = options;
   const receive = createRoute(options);
   const app = new Koa();
-  // Before the router, whose search costs as much as a signature. The path must match exactly.
+  // Deliveries do not go through the router: its search costs as much as a signature. The path must match exactly.
   app.use(async (ctx, next) => {
     const asked = pathOf(ctx);
     if (asked === undefined) return refuse(ctx, 'bad_http', health);
@@ -54,12 +54,12 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   });
   app.use(router.routes());
   app.use((ctx) => refuse(ctx, 'path', health));
-  // Without a listener Koa would print the stack, and with it parts of the request.
+  // Without this listener Koa would print the stack, and with it parts of the request.
   app.on('error', (error: unknown) => health.broke(error));
   return app;
 }
 
-/** Undefined: Koa cannot parse the target, which a stranger may write as any text. */
+/** Undefined: Koa cannot parse the target of the request, in which a stranger may send any text. */
 function pathOf(ctx: Context): string | undefined {
   return ctx.url.startsWith('/') || URL.canParse(ctx.url, 'http://receiver') ? orUndefined(() => ctx.path) : undefined;
 }
@@ -68,7 +68,7 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
   const { prefix, bodyLimit, toleranceSeconds, secrets, bodies, commit, health, clock, state } = options;
   const names = receivedHeaders(prefix);
 
-  /** The bytes are whole: verifies them, stores what they hold, and answers. */
+  /** Takes a whole body: verifies it, stores what it holds, and answers. */
   async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: Buffer[], since: number) {
     if (!isSigned(bytes, timestamp, signatures, secrets())) return refuse(ctx, 'bad_signature', health);
     const skew = Math.floor(clock.now() / 1_000) - timestamp;
@@ -88,7 +88,7 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return refuse(ctx, 'content_encoding', health);
     const signatures = readSignatures(headers[names.signature]?.toString());
     if (signatures.length === 0) return refuse(ctx, 'no_signature', health);
-    // Two header lines arrive joined by a comma, so they are no timestamp.
+    // Two timestamp headers arrive joined by a comma, so they are refused.
     const timestamp = readTimestamp(headers[names.timestamp]?.toString());
     if (timestamp === undefined || Math.abs(clock.now() / 1_000 - timestamp) > DAY_SECONDS)
       return refuse(ctx, 'bad_timestamp', health);
@@ -101,10 +101,10 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
   };
 }
 
-/** Answers without a body. What is unread of the request is dropped. */
+/** Answers without a body. The unread rest of the request is dropped. */
 function refuse(ctx: Context, cause: Cause, health: Health): void {
   health.refused(cause);
-  // An empty body changes the status to 204, so the status follows.
+  // In Koa an empty body sets the status to 204, so the status is set after it.
   ctx.body = null;
   ctx.status = CAUSES[cause].status;
   if (!ctx.req.complete) closeAfter(ctx.req, ctx.res);

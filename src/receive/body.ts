@@ -1,16 +1,16 @@
 // Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
-// before they are verified). Large bodies share a memory budget: one is not read before there is room for it.
+// before they are verified). Large bodies share a memory budget: a large body is not read before there is room.
 import type { IncomingMessage } from 'node:http';
 import { BUDGET, createRoom, SMALL } from './room.ts';
 
-/** A large body without progress is cut: it holds room that others wait for. */
+/** A large body that makes no progress for this long is refused: others wait for its room. */
 const STALL_MS = 2_000;
 
 export type BodyCause = 'body_limit' | 'body_aborted' | 'body_stalled' | 'no_room';
 
 export interface Body {
   bytes: Buffer;
-  /** Call it once the bytes are let go of. */
+  /** Gives the room back: call it when the bytes are no longer used. */
   release: () => void;
 }
 
@@ -27,7 +27,7 @@ export function createBodyReader(budget = BUDGET) {
     const end = await collect(request, Math.min(limit, SMALL), parts);
     if (end === 'end') return { bytes: whole(parts), release: () => {} };
     if (end !== 'body_limit' || limit <= SMALL) return end;
-    // A chunked body does not say its length.
+    // A chunked body does not say its length, so it takes as much room as the limit.
     return readLarge(request, limit, limit, parts);
   }
 
@@ -50,7 +50,7 @@ export function createBodyReader(budget = BUDGET) {
 
 const whole = (parts: Buffer[]): Buffer => (parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts));
 
-/** Adds parts until the end. At the limit it pauses; the part that crosses it is kept. */
+/** Adds to `parts` until the body ends. Past the limit it pauses the request, and keeps the part that crossed the limit. */
 function collect(
   request: IncomingMessage,
   limit: number,
@@ -75,7 +75,7 @@ function collect(
       if (bytes > limit) over('body_limit');
     }
     request.on('data', onData).on('end', onEnd).on('close', onGone);
-    // An error without a listener would end the process. `close` follows it.
+    // An error without a listener would end the process. After an error comes `close`.
     if (request.listenerCount('error') === 0) request.on('error', () => {});
     request.resume();
   });

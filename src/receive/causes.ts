@@ -1,4 +1,4 @@
-// Why requests are refused, and with which status. `failure`: if the service sent it, it counts one of its 15.
+// Why a request is refused, and its status. `failure`: it may be a delivery, so the service counts a failure (contract 3.2).
 
 export const CAUSES = {
   path: { status: 404, failure: false },

@@ -1,16 +1,16 @@
-// Deliveries that arrive together share one commit, and are answered after it. While the store is locked or failing, one of
-// them is tried again and again, until each has waited too long.
+// Deliveries that arrive together share one commit, and are answered after it. While the store is locked or failing, one
+// delivery is tried again and again. A delivery that has waited too long is refused.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { StoreError, type Counts, type Store, type Verdict } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** The service waits 10 s for an answer (contract 6.3). With the last try and a busy machine it is 8 s. */
+/** A delivery waits this long; with the last try about 8 s. The service waits 10 s for an answer (contract 6.3). */
 const DEADLINE_MS = 7_500;
 const GROUP = { readings: 256, bytes: 2 ** 22 };
-/** Between two commits: others want the lock, and a fuller commit costs less. */
+/** The pause between two commits: others want the lock, and a fuller commit costs less per delivery. */
 const APART_MS = 4;
-/** After a commit that failed: one blocks the event loop, on a full disk for long. */
+/** The pause after a commit that failed: each try blocks the event loop, for long if the disk is full. */
 const AGAIN_MS = 200;
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
@@ -18,12 +18,12 @@ const READY_MS = 1_000;
 export interface CommitOptions {
   store: Pick<Store, 'ingest'>;
   clock: Clock;
-  /** Events are on disk. */
+  /** Called when events are on disk. */
   onCommit: () => void;
   onFault: (error: StoreError) => void;
-  /** After a fault of the disk, the connection is opened anew. */
+  /** Called after a fault of the disk: opens the connection anew. */
   reopen: () => void;
-  /** The disk is full. */
+  /** Called when the disk is full. */
   makeRoom: () => void;
 }
 
@@ -45,16 +45,16 @@ export class Commit {
     this.#options = options;
   }
 
-  /** Resolves once the event, or the bytes of an unreadable one, are on disk. Null: not in time. `since`: it arrived. */
+  /** Resolves when the event or the unreadable bytes are on disk. Null: not in time. `since`: when the delivery arrived. */
   accept(reading: Reading, since: number): Promise<Verdict | null> {
     return new Promise((resolve) => {
       this.#pending.add({ reading, since, resolve });
-      // After all sockets that are ready have been read.
+      // Not at once, so that all sockets that are ready are read first.
       setImmediate(() => void (this.#working ??= this.#work().finally(() => (this.#working = undefined))));
     });
   }
 
-  /** Written with the next commit, or by `flush`. */
+  /** Adds one to a counter, which the next commit or `flush` writes. */
   count(name: string): void {
     this.#counts[name] = (this.#counts[name] ?? 0) + 1;
   }
@@ -63,9 +63,9 @@ export class Commit {
     this.#state[name] = value;
   }
 
-  /** Writes counters and state without a delivery. While the store fails, this finds out when it works again. */
+  /** Writes counters and state without a delivery. While the store fails, `flush` finds out when it works again. */
   async flush(): Promise<void> {
-    // A disk may hang, and then no commit fails.
+    // While a disk hangs, no commit fails, so deliveries expire here.
     this.#expire();
     await this.#working;
     const isIdle = Object.keys(this.#counts).length + Object.keys(this.#state).length === 0;

@@ -1,5 +1,5 @@
 // What only `receive` knows: how deliveries are answered. It counts and logs each cause, and tells the store how many
-// failures in a row the service sees, because at 15 it switches the webhook off (contract 3.2).
+// failures in a row the service sees, because at 15 the service switches the webhook off (contract 3.2).
 import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
@@ -19,14 +19,14 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
 
   return {
     accepted(verdict: Verdict, isOurs: boolean): void {
-      // A test of our own says nothing of a webhook that the service has switched off.
+      // A test delivery of our own does not show that the service still sends deliveries.
       if (!isOurs) {
         if (failures > 0) commit.set('failures_in_a_row', 0);
         failures = 0;
         commit.set('last_accepted_at', clock.now());
       }
       if (verdict === 'conflict') note(verdict, {}, 'a delivery contradicts a stored event: see npx kit quarantine');
-      if (verdict === 'quarantined') note(verdict, {}, 'a delivery is no readable event: see npx kit quarantine');
+      if (verdict === 'quarantined') note(verdict, {}, 'a delivery is not a readable event: see npx kit quarantine');
     },
     refused(cause: Cause): void {
       const { status, failure } = CAUSES[cause];

@@ -12,7 +12,7 @@ export interface ReceiverOptions extends Omit<CommitOptions, 'onFault'> {
   config: Config;
   clock: Clock;
   log: Logger;
-  /** The store's file is another one. */
+  /** True: the store's file was replaced or deleted. */
   isReplaced: () => boolean;
 }
 
@@ -54,7 +54,7 @@ export function createReceiver({ config, log, clock, isReplaced, ...rest }: Rece
 
   return {
     server,
-    /** /readyz says so at once; deliveries are taken until `drain`. */
+    /** /readyz says 'draining' from now on; deliveries are still taken until `drain`. */
     stopSoon: (): void => void (draining = true),
     drain: (): Promise<void> => drainServer(server),
     set: (name: string, value: unknown): void => commit.set(name, value),

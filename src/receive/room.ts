@@ -1,9 +1,9 @@
-// Memory for large bodies: how large they are, and how much there is for all. First come, first served.
+// Memory for large bodies: from which size they need room, and how much there is for all. First come, first served.
 
-/** Bytes. Smaller bodies need no room, because connections are limited. */
+/** Bytes. Bodies up to this size need no room, because the number of connections is limited. */
 export const SMALL = 64 * 1_024;
 export const BUDGET = 32 * 2 ** 20;
-/** A delivery waits this long for room. It still has to be read and committed before its deadline. */
+/** A delivery waits at most this long for room: it must still be read and committed before its deadline. */
 const ROOM_MS = 7_000;
 
 export function createRoom(budget: number) {
@@ -19,7 +19,7 @@ export function createRoom(budget: number) {
   }
 
   return {
-    /** Resolves to a function that gives the room back. Undefined: there was none in time. */
+    /** Resolves to a function that gives the room back. Undefined: there was no room in time. */
     take: (bytes: number): Promise<(() => void) | undefined> =>
       new Promise((resolve) => {
         const release = (): void => {

@@ -1,5 +1,4 @@
-// The public HTTP server: its limits of connections and times, set once, and its drain. Who needs more puts a proxy before
-// it.
+// The public HTTP server: its limits for connections and times, and its drain. If you need others, put a proxy before it.
 import { once } from 'node:events';
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Server as NetServer, Socket } from 'node:net';
@@ -10,12 +9,12 @@ const LIMITS = {
   headersTimeout: 8_000,
   requestTimeout: 12_000,
   connectionsCheckingInterval: 1_000,
-  // Load balancers keep an idle connection for 60 s, and would reuse one that the server has just closed.
+  // Longer than load balancers keep an idle connection (60 s): they would reuse one that the server has just closed.
   keepAliveTimeout: 75_000,
 };
 const CONNECTIONS = 1_000;
 const HEADERS = 100;
-/** Connections that the system keeps until they are accepted. */
+/** How many connections the system keeps until they are accepted. */
 const BACKLOG = 4_096;
 /** After a refusal the rest of the request is read and dropped for this long, so that its sender sees the answer. */
 const LINGER_MS = 1_000;
@@ -23,10 +22,10 @@ const SWEEP_MS = 50;
 
 type Handle = (request: IncomingMessage, response: ServerResponse) => unknown;
 
-/** `onUnreadable`: for each request that is no readable HTTP. */
+/** `onUnreadable`: called for each request that is no readable HTTP. */
 export function createReceiveServer(handle: Handle, onUnreadable: () => void = () => {}): Server {
   const server = createServer(LIMITS, (request, response) => void handle(request, response));
-  // Node must not send "100 Continue" by itself: the route does, once the headers have passed.
+  // Node must not send "100 Continue" by itself: the route sends it, once it has checked the headers.
   server.on('checkContinue', handle);
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const { code } = error;
@@ -40,11 +39,11 @@ export function createReceiveServer(handle: Handle, onUnreadable: () => void = (
   server.on('request', (request, response) => answering.set(request.socket, response));
   server.maxHeadersCount = HEADERS;
   server.maxConnections = CONNECTIONS;
-  // A sender that has sent all may close its side, and still gets its answer.
+  // A sender may close its side after the request, and still gets its answer.
   return Object.assign(server, { httpAllowHalfOpen: true });
 }
 
-/** The last answer of each connection: another one must not follow what has begun. */
+/** The latest answer on each connection: if it has begun, the answer to an error must not be written into it. */
 const answering = new WeakMap<Socket, ServerResponse>();
 
 /** Call it if the answer is sent before the whole request was read: closing at once would reset the connection. */
@@ -71,7 +70,7 @@ export async function listen(server: NetServer, name: string, port: number, host
 
 /** Stops listening. Resolves when every request that had begun is answered and every connection is closed. */
 export async function drainServer(server: Server): Promise<void> {
-  // A proxy would keep the connection of an answered delivery open.
+  // A proxy keeps a connection open after the answer, so idle connections are closed here.
   const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
   server.close();
   await once(server, 'close');

@@ -1,5 +1,5 @@
-// One attempt: a handler runs on a claimed task. Whatever it does becomes an outcome, unless it ends the process; and once
-// the attempt is over, its `ctx` commits nothing and sends no calls.
+// One attempt: a handler runs on a claimed task. Whatever the handler does becomes an outcome, unless it ends the process.
+// Once the attempt is over, its `ctx` commits nothing and calls nobody.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { loggable } from '../base/errors.ts';
@@ -15,11 +15,11 @@ export interface AttemptOptions extends ContextOptions {
 }
 
 export interface Attempt {
-  /** Null: the attempt does not count, and the task goes back. Never rejects. */
+  /** Null: the attempt does not count, and the task waits again. Never rejects. */
   done: Promise<Outcome | null>;
-  /** The kit stops: aborts the handler's signal. An attempt that fails from now on does not count. */
+  /** Called when the kit stops: aborts the handler's signal. If the attempt fails after this, it does not count. */
   drain(): void;
-  /** Ends it now. It does not count. */
+  /** Ends the attempt now. It does not count. */
   abandon(): void;
 }
 
@@ -29,7 +29,7 @@ export function startAttempt(options: AttemptOptions): Attempt {
   const context = new AttemptContext(options);
   let draining = false;
 
-  /** In the scope, because it calls the handler's listeners. */
+  /** Runs in the scope, because it calls the handler's listeners on the signal. */
   const end = (reason: string, isOver: boolean): void => scopes.run(scope, () => context.end(reason, isOver));
 
   async function run(): Promise<Outcome | null> {
@@ -45,7 +45,7 @@ export function startAttempt(options: AttemptOptions): Attempt {
     end('the attempt has ended', true);
     if (context.completing && !context.completed) {
       await context.completing;
-      // A rejection that nobody awaits is reported before this.
+      // Node reports unawaited rejections before this resolves.
       await immediate();
     }
     scope.close();
@@ -75,7 +75,7 @@ const WORDS = {
   completed: 'failed after ctx.complete; the task stays done',
 };
 
-/** Only what failed, and without the message, because it may quote a sender's text. */
+/** Logs failures only, without the error's message, because it may quote a sender's text. */
 function logEnd(options: AttemptOptions, outcome: Outcome | null, failure: Scope['failure']): void {
   const { log, throttle, handler, event, task } = options;
   if (!outcome || outcome.as === 'done' || outcome.as === 'skipped') return;

@@ -1,5 +1,5 @@
-// The handler's `ctx`: what an attempt knows, and what it commits while its claim holds. Most handlers use little of it, so
-// costly parts are made when they are first used.
+// The handler's `ctx`: what an attempt knows, and what it commits while its claim holds. Most handlers use little of `ctx`,
+// so its costly parts are made when they are first used.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
@@ -21,18 +21,18 @@ export interface ContextOptions {
   handler: Loaded;
 }
 
-/** Limits of a note: bytes of its JSON, characters of its name. The store limits the number of names. */
+/** Limits of a note: bytes of its JSON, characters of its name. The store limits how many names a task has. */
 const NOTE = { bytes: 1_024, name: 100 };
 const GONE = 'the claim is gone: this attempt has timed out, or another process was given the task';
 const COMPLETED = 'ctx.complete has ended this task: call it once, and ctx.note before it';
 
 export class AttemptContext implements Context {
   completed = false;
-  /** Resolves when every call of `complete` has ended. Undefined: there was none. */
+  /** Resolves when every call of `complete` has ended. Undefined: there was no call. */
   completing: Promise<unknown> | undefined;
   readonly #options: ContextOptions;
   readonly #task: { event: number; handler: number };
-  /** True: the attempt is over, and the next one of this task may already hold the same lane. */
+  /** True: the attempt is over. The next attempt of this task may already hold the same lane. */
   #over = false;
   /** Why the signal is aborted. */
   #ended: string | undefined;
@@ -96,7 +96,7 @@ export class AttemptContext implements Context {
 
   async complete(work: Work): Promise<void> {
     const ended = Promise.withResolvers<void>();
-    // Not the promise of this call: then nobody would notice a forgotten `await`.
+    // Not the promise of this call: awaiting that would hide that the handler forgot its `await`.
     this.completing = Promise.all([this.completing, ended.promise]);
     try {
       this.#check();

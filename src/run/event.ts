@@ -1,4 +1,4 @@
-// An event as handlers get it: plain JSON, frozen, its data parsed by src/events.ts once for all handlers; and its lane.
+// An event as handlers get it, and its lane. The event is plain frozen JSON. Its data are parsed once for all handlers.
 import { iso } from '../base/clock.ts';
 import { describe, orUndefined } from '../base/errors.ts';
 import type { KitEvent } from '../kit.ts';
@@ -10,28 +10,28 @@ import type { Loaded } from './load.ts';
 
 export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' | 'origin'> {
   key: string;
-  /** Null: it was erased. */
+  /** Null: the event was erased. */
   event: KitEvent | null;
-  /** Where the data does not fit its type in src/events.ts. Then the event holds them as they came. */
+  /** Where the data do not fit their type in src/events.ts; the event then holds them as they came. Null: they fit. */
   mismatch: string | null;
-  /** As the data name them, because only the data are the same in webhook and replay. */
+  /** Session and conversation are read from the data, because only the data are the same in webhook and replay. */
   session: string | null;
   conversation: string | null;
 }
 
-/** A sender can make an address of any length. */
+/** Characters. A lane's name may hold an address, and a sender can make an address of any length. */
 const LONGEST_LANE = 500;
-/** Events that stay parsed, about as many as arrive within the window; and the characters of a body that does. */
+/** `events`: how many stay parsed, about as many as arrive within the window. `characters`: longer bodies do not stay. */
 const KEPT = { events: 2_048, characters: 4_096 };
 
 export type EventCache = ReturnType<typeof createEventCache>;
 
 /**
- * From fan-out to the attempts, so that a body is read from the store and parsed once. Each `read` is for one `take`: what
- * nobody needs any more is forgotten, because the garbage collector copies all that is kept.
+ * Keeps parsed events from fan-out until their attempts, so that each body is read and parsed once. Each `read` is for one
+ * `take`. After the last one the event is forgotten, because the garbage collector copies all that is kept.
  */
 export function createEventCache() {
-  // Slots by `seq` modulo their number. A map would have to search for its oldest entry.
+  // An event's slot is `seq` modulo the number of slots. A map would have to search for its oldest entry.
   const kept: ({ seq: number; event: ReadEvent; takers: number } | undefined)[] = [];
   return {
     take(seq: number): ReadEvent | undefined {
@@ -82,7 +82,7 @@ export function readEvent({ body, ...stored }: StoredEvent): ReadEvent {
   };
 }
 
-/** Null: the task has a lane of its own. Throws if the handler's function throws, or returns no string. */
+/** The lane's name. Null: the task has its own lane. Throws if the handler's lane function throws, or returns no string. */
 export function laneOf({ lane }: Pick<Loaded, 'lane'>, { event, session, conversation }: ReadEvent): string | null {
   if (lane === 'none') return null;
   if (lane === 'session' || event === null) return session ?? '';
@@ -90,7 +90,7 @@ export function laneOf({ lane }: Pick<Loaded, 'lane'>, { event, session, convers
     return conversation === null ? (session ?? '') : named(`${session ?? ''}/${conversation}`);
   const name: unknown = lane(event);
   if (typeof name === 'string') return named(name);
-  // The value may be a sender's text.
+  // The value is not shown, because it may be a sender's text.
   throw new TypeError(`it returned ${name === null ? 'null' : `a value of type ${typeof name}`}, and not a string`);
 }
 

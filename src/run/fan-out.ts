@@ -1,5 +1,5 @@
-// Which handlers want an event, and in which lanes: the user's functions, called before a turn and outside of every
-// transaction. One that throws or hangs on an event makes its task a dead letter, and holds up no other.
+// Finds the handlers that want an event, and their lanes. The user's functions are called before a turn, outside of every
+// transaction. If one throws or hangs on an event, this task becomes a dead letter, and no other is held up.
 import { describe } from '../base/errors.ts';
 import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
 import { laneOf } from './event.ts';
@@ -8,18 +8,18 @@ import { wants, type Loaded } from './load.ts';
 import type { PoolOptions } from './pool.ts';
 import { Scope } from './stray.ts';
 
-/** For a page together; for one event alone, if the page did not end; for a page whose events are tried alone. */
+/** `page`: for all events of a page. If they take longer, they are tried alone: `event` for each, `alone` for all. */
 const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
 
-/** `upTo`: the page took too long, and ends with this event. */
+/** `upTo`: the page took too long, so it ends with this event. Null: it is whole. */
 interface Plan {
-  /** By handler, in the order in which they were asked. */
+  /** A list for each handler, in the order in which they were asked. */
   tasks: NewTask[][];
   upTo: number | null;
 }
 
 type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'> & {
-  /** The process before this one died, maybe because a schema in src/events.ts hung. Then those are limited too. */
+  /** True: the process before this one died, maybe because a schema in src/events.ts hung. Schemas then have a limit too. */
   careful: boolean;
 };
 
@@ -30,7 +30,7 @@ export class Planner {
     this.#options = options;
   }
 
-  /** For what a look shows. Handlers at the same position share a page. */
+  /** Finds the tasks for what a look shows. Handlers at the same position share a page. */
   fanOut(look: Look): FanOut[] {
     return [...look.pages].flatMap(([from, { events, upTo }]) => {
       const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));
@@ -39,7 +39,7 @@ export class Planner {
     });
   }
 
-  /** For one handler again. A task whose lane function fails is left out. */
+  /** Finds the tasks of a rerun for one handler. A task whose lane function fails is left out. */
   again(handler: number, events: StoredEvent[]): NewTask[] {
     const { tasks } = this.#plan([handler], events);
     return tasks.flat().filter(({ dead }) => dead === undefined);
@@ -56,7 +56,7 @@ export class Planner {
     return found === 'timeout' ? this.#alone(ids, wanted) : { tasks: found.result, upTo: null };
   }
 
-  /** Each event and handler with its own limit. */
+  /** Tries each event with each handler under a limit of its own. */
   #alone(ids: number[], events: StoredEvent[]): Plan {
     const since = this.#options.clock.monotonic();
     const tasks = ids.map((): NewTask[] => []);
@@ -70,7 +70,7 @@ export class Planner {
     return { tasks, upTo: null };
   }
 
-  /** All in one scope, because a scope costs as much as finding a lane. */
+  /** One scope for all events, because a scope costs as much as finding a lane. */
   #tasksOf(id: number, events: StoredEvent[]): NewTask[] {
     const handler = this.#options.handlers.get(id);
     if (!handler) return [];

@@ -1,5 +1,4 @@
-// Calls the user's functions that cannot be awaited, within a time limit. A function that never returns is cut off, which
-// only `vm` can do.
+// Calls synchronous functions of the user within a time limit. Only `vm` can cut off a function that never returns.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Script } from 'node:vm';
 
@@ -8,10 +7,10 @@ const slot: { work: () => unknown } = { work: () => undefined };
 Object.defineProperty(globalThis, SLOT, { value: () => slot.work() });
 const script = new Script(`globalThis[Symbol.for('kit.limited')]()`, { filename: 'kit.limited' });
 
-/** `timeout`: it was cut off. What it throws is thrown. A call costs 0.2 ms, so call once for many. */
+/** 'timeout': `work` was cut off. Throws what `work` throws. A call costs 0.2 ms, so `work` should do much. */
 export function within<Result>(ms: number, work: () => Result): { result: Result } | 'timeout' {
   slot.work = work;
-  // A function that is cut off leaves the AsyncLocalStorage as it had it. The snapshot brings ours back.
+  // A function that is cut off leaves its own AsyncLocalStorage context behind. The snapshot restores ours.
   const ours = AsyncLocalStorage.snapshot();
   try {
     return { result: ours(() => script.runInThisContext({ timeout: ms }) as Result) };

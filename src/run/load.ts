@@ -1,5 +1,5 @@
 // Finds the user's handlers and checks them, so that mistakes show at the start, with file, line and remedy. A file with a
-// fault is left out; the others work.
+// fault is left out, and the others work.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { readdirSync, readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
@@ -14,7 +14,7 @@ import type { HandlerFile } from '../store/work.ts';
 import { knownTypes, typesFault } from '../wire/event-types.ts';
 import { Scope } from './stray.ts';
 
-/** A handler with its defaults. */
+/** A handler with its defaults filled in. */
 export type Loaded = Omit<Required<Handler>, 'on' | 'retry' | 'maxAgeMs' | 'rate' | 'setup'> & {
   /** The path of its file. */
   file: string;
@@ -28,7 +28,7 @@ export type Loaded = Omit<Required<Handler>, 'on' | 'retry' | 'maxAgeMs' | 'rate
 export interface LoadOptions {
   /** Whether the kit has an API key. Without one, strict order is refused. */
   replay: boolean;
-  /** By path: files that ended a process, and how. */
+  /** By the path of a file: how it ended a process. */
   without: Record<string, string>;
   scopes: AsyncLocalStorage<Scope>;
   log: Logger;
@@ -99,7 +99,7 @@ export async function loadHandlers(folder: string, options: LoadOptions) {
   }
   const files = paths.map((file): HandlerFile => {
     const own = handlers.find((handler) => handler.file === file)?.name;
-    // Its own name may be taken by another file's handler.
+    // A file with a fault goes by its file's name. If a loaded handler has that name, the extension is kept.
     const free = handlers.some(({ name }) => name === nameOf(file)) ? basename(file) : nameOf(file);
     return { file, name: own ?? free, fault: faults.get(file) ?? null };
   });
@@ -124,7 +124,7 @@ function filesIn(folder: string): string[] {
     .toSorted();
 }
 
-/** The file's default export. Throws what the file throws, now or before it is loaded. */
+/** Loads the file and returns its default export. Throws what the file throws, also in work that it does not await. */
 async function importAlone(file: string, scopes: AsyncLocalStorage<Scope>): Promise<unknown> {
   const scope = new Scope(file);
   try {
@@ -149,7 +149,7 @@ export function checkHandler(exported: unknown, fileName: string, replay: boolea
   return { ...rest, name, on: types, maxAgeMs, rate, ...methods };
 }
 
-/** An error in a line of the handler's file, which the pattern finds. */
+/** An error about a line of the handler's file. The pattern `line` finds that line. */
 export class LineError extends Error {
   readonly line: RegExp;
   constructor(words: string, line: RegExp) {
@@ -180,7 +180,7 @@ function warnOfTypes({ name, on }: Loaded, log: Logger): void {
   }
 }
 
-/** For people, on one line: the place, which may be in a file that the handler's file imports, and the error. */
+/** The place and the error, in one line for people. The place may be in a file that the handler's file imports. */
 export function faultOf(error: unknown, file: string, what = ''): string {
   const { name, message, at } = describe(error, file);
   const place = error instanceof LineError ? lineIn(file, error.line) : (at ?? file);
@@ -188,7 +188,7 @@ export function faultOf(error: unknown, file: string, what = ''): string {
   return `${where}: ${what}${name === 'Error' ? '' : `${name}: `}${message.replaceAll(/\s+/g, ' ').trim()}`;
 }
 
-/** `file:line` of the first line that matches. Without such a line, the file. */
+/** `file:line` of the first line that matches. If no line matches: `file`. */
 function lineIn(file: string, pattern: RegExp): string {
   const lines = orUndefined(() => readFileSync(file, 'utf8').split('\n')) ?? [];
   const line = lines.findIndex((text) => pattern.test(text));

@@ -1,5 +1,5 @@
 // The process that runs handlers: loads their files, takes over from its predecessor, and takes turns until it is stopped.
-// With a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
+// In a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { url as inspectorUrl } from 'node:inspector';
 import { systemClock as clock } from '../base/clock.ts';
@@ -18,9 +18,9 @@ import { Runner } from './runner.ts';
 import { setUp } from './setup.ts';
 import { traceErrors, type Scope } from './stray.ts';
 
-/** A process for suspects ends after this time without one: where one process died, another often follows. */
+/** A process for suspects ends after this time without a suspect. It waits, because after one death more often follow. */
 const IDLE_MS = 15_000;
-/** What runs at a stop gets this long; main waits a little longer. */
+/** At a stop, running attempts get this long. The main process waits a little longer. */
 const DRAIN_MS = 7_500;
 
 let suspects = 0;
@@ -41,7 +41,7 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   log,
   onFile: (file) => say({ type: 'loading', file }),
 });
-// At a breakpoint an attempt takes as long as its developer.
+// While a developer is at a breakpoint, the attempt must not time out.
 if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = 86_400_000;
 const store = openSqlite(config.storePath);
 const reruns = openReruns(store.db);
@@ -82,7 +82,7 @@ async function rerun(planner: Planner, spare: number[]): Promise<boolean> {
   return page !== null;
 }
 
-/** Sets up the handlers' tables and makes them the present ones. Returns their numbers. */
+/** The live process sets up the handlers' tables, and registers the handlers. Returns their ids by name. */
 async function register(): Promise<Map<string, number>> {
   if (!isLive) {
     const { handlers: rows } = await store.work.look([]);
@@ -112,7 +112,7 @@ function onTurn(result: TurnResult): void {
   else if (clock.monotonic() - idleSince > IDLE_MS && runner.isIdle()) void stop();
 }
 
-/** Said before the handler can block this process. */
+/** Tells the main process before the handler can block this process. */
 function onBegin(handler: Loaded): void {
   if (handler === beganLast) return;
   beganLast = handler;
@@ -123,7 +123,7 @@ async function stop(): Promise<void> {
   try {
     await runner.drain(DRAIN_MS);
   } catch (error) {
-    log.error(loggable(error), 'what ended last could not be written');
+    log.error(loggable(error), 'the outcomes of the last attempts could not be written');
   }
   process.exit(EXIT.done);
 }

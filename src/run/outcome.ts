@@ -1,4 +1,4 @@
-// How a task's attempt ends: by the event, by what the handler threw, and by the attempts that are left. Pure.
+// Decides the outcome of an attempt: by the event, by what the handler threw, and by the attempts that are left. Pure.
 import { behind, describe, orUndefined } from '../base/errors.ts';
 import { Dead, RetryAfter, Skip } from '../kit.ts';
 import type { Claimed, Outcome } from '../store/work.ts';
@@ -9,10 +9,10 @@ const LONGEST_DELAY_MS = 86_400_000;
 
 type Retry = Loaded['retry'];
 
-/** From 1. A death spends no attempt, but what runs after it is another one. */
+/** The number of the attempt, from 1. A death spends no attempt, but the attempt after it gets a new number. */
 export const attemptOf = ({ attempts, crashes }: Claimed): number => attempts + 1 + (crashes > 0 ? 1 : 0);
 
-/** Exponential with full jitter, so that tasks that failed together spread out. `random` is from 0 to 1. */
+/** Milliseconds: exponential, with jitter so that tasks that failed together spread out. `random` is from 0 to 1. */
 export function backoff(attempt: number, { firstMs, maxMs }: Retry, random = Math.random()): number {
   const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 40));
   return Math.round(Math.max(Math.min(firstMs, ceiling) / 2, ceiling * random));
@@ -26,11 +26,11 @@ export function beforeRun({ event }: Claimed, handler: Loaded, read: ReadEvent, 
   return stale === null ? null : { event, as: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
 }
 
-/** What webhooks bring is new when it is received; what was recovered may be of any age. */
+/** Why the event is stale, or null. An event without a time was new when it was received, unless it was replayed. */
 function staleness({ origin, createdAt, receivedAt }: ReadEvent, maxAgeMs: number | null, now: number): string | null {
   if (maxAgeMs === null) return null;
   const isRecovered = origin === 'replay' || origin === 'stream';
-  if (createdAt === null && isRecovered) return 'stale: recovered, of unknown age';
+  if (createdAt === null && isRecovered) return 'stale: of unknown age, from replay or the stream';
   const age = now - (createdAt ?? receivedAt);
   const seconds = (ms: number): string => `${Math.round(ms / 1_000)} s`;
   return age > maxAgeMs ? `stale: ${seconds(age)} old, at most ${seconds(maxAgeMs)} wanted` : null;
@@ -40,11 +40,11 @@ export interface Thrown {
   task: Claimed;
   handler: Loaded;
   now: number;
-  /** The kit stops. */
+  /** True: the kit stops. */
   draining: boolean;
 }
 
-/** The outcome after the handler threw. Null: the task goes back, and the attempt does not count. */
+/** The outcome after the handler threw. Null: the task waits again, and the attempt does not count. */
 export function afterThrow(error: unknown, { task, handler, now, draining }: Thrown): Outcome | null {
   const { event, attempts, failedAt } = task;
   const { message } = describe(error);
@@ -67,7 +67,7 @@ function textOf(error: unknown, file: string): string {
   return `${name}: ${message}${behind(at)}`;
 }
 
-/** For a revoked proxy even `instanceof` throws. */
+/** If the thrown value is a revoked proxy, even `instanceof` throws. */
 function isA<Kind extends Error>(kind: new (...args: never[]) => Kind, thrown: unknown): thrown is Kind {
   return orUndefined(() => thrown instanceof kind) === true;
 }

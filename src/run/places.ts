@@ -1,6 +1,6 @@
 // How many tasks each handler may have at work: policy, without side effects.
 
-/** What a handler does now. */
+/** What one handler is doing. */
 export interface Load {
   /** Chains that have a place. */
   running: number;
@@ -10,18 +10,18 @@ export interface Load {
   meanMs: number | null;
 }
 
-/** A chain ends about then. */
+/** A chain begins no further task after this time. */
 export const CHAIN_MS = 50;
 const CHAIN = 64;
-/** Tasks that one turn claims for a handler. */
+/** The most tasks of one handler that are claimed at the same time. */
 const MOST = 512;
 
-/** Tasks of one lane: as many as the handler ends in CHAIN_MS. */
+/** The length of a chain: as many tasks as the handler ends in CHAIN_MS. */
 export function chainOf({ meanMs }: Load): number {
   return meanMs === null ? 1 : Math.max(1, Math.min(CHAIN, Math.floor(CHAIN_MS / Math.max(meanMs, 0.01))));
 }
 
-/** Places that this handler may take. One is kept for each other handler that has none, but at most half of all. */
+/** Places that this handler may take. One place is kept for each other handler that has none, but at most half of all. */
 export function freeFor(load: Load, loads: Load[], places: number): number {
   const taken = loads.reduce((sum, { running }) => sum + running, 0);
   const idle = loads.filter((other) => other !== load && other.running === 0).length;

@@ -1,5 +1,5 @@
-// The places: which claimed chains run, and how their attempts ended. A chain ends at its first failure, or after CHAIN_MS;
-// what it leaves goes back.
+// The places: which claimed chains run, and how their attempts ended. A chain ends at the first task that must run again, or
+// after CHAIN_MS. Its other tasks wait again.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { throwUncaught } from '../base/errors.ts';
 import type { Claim, Claimed, Ended, Outcome, WorkStore } from '../store/work.ts';
@@ -9,19 +9,19 @@ import type { Loaded } from './load.ts';
 import { attemptOf } from './outcome.ts';
 import { CHAIN_MS, chainOf, freeFor, roomFor, type Load } from './places.ts';
 
-/** A claimed chain that has not begun by then goes back. */
+/** A claimed chain that has not begun after this time is given back. */
 const UNBEGUN_MS = 1_000;
-/** The weight of one attempt in the mean of its handler. */
+/** The weight of one attempt in the mean time of its handler. */
 const WEIGHT = 1 / 8;
 const MINUTE_MS = 60_000;
 
 export interface PoolOptions extends Omit<AttemptOptions, 'claim' | 'task' | 'event' | 'handler'> {
   store: WorkStore;
-  /** By their numbers in the store. */
+  /** By their ids in the store. */
   handlers: Map<number, Loaded>;
   /** How many chains run at the same time. */
   places: number;
-  /** Runs only tasks whose process died, one at a time. */
+  /** True: runs only tasks whose process died, one at a time. */
   suspects: boolean;
   cache: EventCache;
   /** A chain of this handler begins. */
@@ -34,7 +34,7 @@ export interface PoolOptions extends Omit<AttemptOptions, 'claim' | 'task' | 'ev
 interface Worker extends Load {
   handler: Loaded;
   queue: { claim: Claim; since: number }[];
-  /** When its rate allows the next attempt, in monotonic milliseconds. */
+  /** When the handler's rate allows the next attempt, in monotonic milliseconds. */
   nextAt: number;
 }
 
@@ -68,7 +68,7 @@ export class Pool {
     const since = this.#now();
     for (const claim of claims) {
       const worker = this.#workers.get(claim.handler);
-      if (!worker) throw new Error(`a task of handler ${claim.handler} was claimed, which is not loaded`);
+      if (!worker) throw new Error(`a task was claimed, but its handler ${claim.handler} is not loaded`);
       worker.claimed += claim.tasks.length;
       if (worker.handler.rate) worker.nextAt = since + MINUTE_MS / worker.handler.rate.perMinute;
       worker.queue.push({ claim, since });
@@ -76,7 +76,7 @@ export class Pool {
     this.#fill();
   }
 
-  /** Since the last turn. Chains that could not begin go back. */
+  /** What has ended since the last turn. Chains that could not begin are given back. */
   takeEnded(): Ended[] {
     for (const worker of this.#loads) {
       const { yes: late = [], no = [] } = Object.groupBy(worker.queue, ({ since }) =>
@@ -90,7 +90,7 @@ export class Pool {
     return taken;
   }
 
-  /** They could not be written. */
+  /** Called if a turn could not write this list. */
   putBack(list: Ended[]): void {
     for (const { claim, outcomes, free } of list) {
       const known = this.#endedOf(claim);
@@ -107,13 +107,13 @@ export class Pool {
     return this.#loads.every(({ claimed }) => claimed === 0);
   }
 
-  /** Until a handler's rate allows another attempt. */
+  /** Milliseconds until a handler's rate allows another attempt. */
   untilRateMs(): number {
     const waits = this.#loads.map(({ nextAt }) => nextAt - this.#now()).filter((ms) => ms > 0);
     return Math.min(Infinity, ...waits);
   }
 
-  /** Lets what runs end within the limit, and begins nothing more. */
+  /** Lets running attempts end within the limit, and begins no others. */
   async drain(limitMs: number): Promise<void> {
     this.#draining = true;
     for (const attempt of this.#active) attempt.drain();
@@ -157,13 +157,13 @@ export class Pool {
     this.#options.onFree();
   }
 
-  /** The lane is free again: what has not run goes back. */
+  /** Frees the lane: tasks that have not run wait again. */
   #giveBack(worker: Worker, claim: Claim): void {
     worker.claimed -= claim.tasks.length;
     this.#endedOf(claim).free = true;
   }
 
-  /** Null: it does not count. */
+  /** Null: the attempt does not count. */
   async #attempt(worker: Worker, claim: Claim, task: Claimed): Promise<Outcome | null> {
     const began = this.#now();
     const event = this.#options.cache.take(task.event) ?? (await this.#load(task.event));

@@ -9,15 +9,15 @@ import { createEventCache } from './event.ts';
 import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
-/** Between turns, by the tasks of the last one: deliveries need the lock too, and fuller turns cost less a task. */
+/** The pause between turns grows with the tasks of the last one: deliveries need the lock, full turns cost less per task. */
 const PACE = { leastMs: 1, taskMs: 0.3, mostMs: 25 };
-/** Others make work without a word: a command, another process. */
+/** Poll this often: commands and other processes do not wake us. */
 const IDLE_MS = 1_000;
-/** After a fault of the store that may pass. */
+/** The pause after a fault of the store that may pass. */
 const FAULT_MS = 500;
 
 export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
-  /** Hands handlers with places to spare a page of stored events again. False: there is none. */
+  /** Hands out a page of a rerun to handlers with places to spare. False: there is no page. */
   reruns?: (planner: Planner, spare: number[]) => Promise<boolean>;
   boot: number;
   careful: boolean;
@@ -58,7 +58,7 @@ export class Runner {
     return this.#pool.isIdle();
   }
 
-  /** Lets what runs end within the limit. Everything else goes back, and counts nothing. */
+  /** Lets running attempts end within the limit. All other tasks wait again, and nothing counts against them. */
   async drain(limitMs: number): Promise<void> {
     this.#draining = true;
     await this.#pool.drain(limitMs);
@@ -104,7 +104,7 @@ export class Runner {
     return [...handlers].map(([handler, { order }]) => ({ handler, order, windowMs, ...this.#pool.room(handler) }));
   }
 
-  /** Behind live work: only for handlers that took less than they had room for. */
+  /** Reruns come after live work: only for handlers that claimed less than they had room for. */
   async #rerun(spare: number[]): Promise<boolean> {
     const { clock, reruns } = this.#options;
     if (!reruns || clock.monotonic() < this.#rerunAt || spare.length === 0 || this.#draining) return false;
@@ -113,7 +113,7 @@ export class Runner {
     return isMore;
   }
 
-  /** Faults of the store that may pass. What ended is settled later; nothing is judged. */
+  /** For faults of the store that may pass. Ended attempts are settled later, and nothing counts against tasks. */
   #recover(error: unknown): number {
     if (!(error instanceof StoreError) || !['busy', 'full', 'io'].includes(error.code)) throw error;
     const fields = { code: error.code, why: describe(error).message };

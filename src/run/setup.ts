@@ -1,5 +1,5 @@
-// Runs a handler's `setup`: each step of a list once, in order, remembered by the digest of its text; a function alone at
-// each start.
+// Runs a handler's `setup`. Each step of a list runs once, in order, and is remembered by the digest of its text. A single
+// function runs at each start.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { hash } from 'node:crypto';
 import type { Handler } from '../kit.ts';
@@ -10,9 +10,9 @@ import { Scope } from './stray.ts';
 
 type Step = Extract<Required<Handler>['setup'], readonly unknown[]>[number];
 
-/** A change of large tables blocks the process, and is one statement. */
+/** A step that changes large tables is one statement, which may block the process for this long. */
 const LONGEST_STEP_MS = 600_000;
-/** White space does not count. Stores hold digests, so this must stay the same. */
+/** White space does not count. Stores hold these digests, so this function must never change. */
 export const digestOf = (step: Step): string => hash('sha256', String(step).replaceAll(/\s+/g, ' ').trim());
 
 /** Resolves with the fault, for people, or null. Throws StoreError. `longer` announces how long the process may be silent. */
@@ -49,7 +49,7 @@ export async function setUp(
   }
 }
 
-/** The steps that have not run. Throws if one that has run was changed since, or is missing. */
+/** The steps that have not run. Throws if a step that has run was changed since, or is missing. */
 function due(steps: readonly Step[], ran: string[]): { step: Step; number: number; digest: string }[] {
   const listed = steps.map((step, i) => ({ step, number: i + 1, digest: digestOf(step) }));
   const odd = ran.findIndex((digest, i) => digest !== listed[i]?.digest);

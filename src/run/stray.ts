@@ -1,4 +1,4 @@
-// Scopes: errors that nobody awaits, and attempts to end the process, go to the attempt or the file that they come from.
+// Scopes: an unawaited error, or a call that would end the process, fails only the attempt or the file that it comes from.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate as immediate } from 'node:timers/promises';
@@ -9,11 +9,11 @@ import { ConfigError } from '../config.ts';
 
 /** One attempt, or the loading or the setup of a file. It may fail until it is closed. */
 export class Scope {
-  /** The handler's, for an error without a line of it. */
+  /** The handler's file: the place of an error that has no line of the handler. */
   readonly file: string;
   /** For the log. */
   readonly about: { handler?: string; key?: string };
-  /** The first one. */
+  /** The first failure. */
   failure: { error: unknown } | undefined;
   #isClosed = false;
   #failed: PromiseWithResolvers<void> | undefined;
@@ -23,7 +23,7 @@ export class Scope {
     this.about = about;
   }
 
-  /** False: it is closed, and nothing fails. */
+  /** False: the scope is closed, so it does not fail. */
   fail(error: unknown): boolean {
     if (this.#isClosed) return false;
     this.failure ??= { error };
@@ -31,7 +31,7 @@ export class Scope {
     return true;
   }
 
-  /** Until the work ends, its time is over, or the scope fails. Throws what the work throws. */
+  /** Waits until the work ends, its time is over, or the scope fails. Throws what the work throws. */
   async wait(work: unknown, limitMs: number): Promise<void> {
     this.#failed = Promise.withResolvers<void>();
     if (this.failure) this.#failed.resolve();
@@ -43,7 +43,7 @@ export class Scope {
     }
   }
 
-  /** Throws its failure, also a rejection that nobody awaits, which Node reports only after all microtasks. */
+  /** Throws the scope's failure. Waits first, because Node reports unawaited rejections only after all microtasks. */
   async check(): Promise<void> {
     await immediate();
     if (this.failure) throw this.failure.error;
@@ -68,7 +68,7 @@ const HARMLESS = new Set<unknown>([0, 'SIGCHLD', 'SIGCONT', 'SIGURG', 'SIGUSR1',
 export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>; log: Logger }): void {
   const throttle = createThrottle(() => systemClock.monotonic());
 
-  /** To what is still at work. Otherwise only the log is left. */
+  /** Gives the error to its scope. If that is closed or missing, the error is only logged. */
   function give(error: unknown, scope: Scope | undefined): void {
     if (scope?.fail(error)) return;
     const words = scope
@@ -99,9 +99,9 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
 
   for (const name of ['exit', 'abort', 'reallyExit'] as const) guard(name, () => true);
   guard('kill', (pid, signal) => [0, process.pid, -process.pid].includes(Number(pid)) && !HARMLESS.has(signal));
-  // For `import { exit } from 'node:process'`.
+  // So that `import { exit } from 'node:process'` gets the guarded function too.
   syncBuiltinESMExports();
-  // A handler that replaced what the kit itself uses would change every other one.
+  // A handler that replaced a method of these would change the kit and every other handler.
   for (const shared of [JSON, Date, Math, Promise, Object, Array, Map, Set, Number, String, Buffer, process.hrtime])
     Object.freeze(shared);
 }

@@ -1,8 +1,8 @@
-// SQL for people, history and upkeep, in words that both dialects know. Values are named: `@name`. Cursors are
-// `cast(cursor as text)` outwards, and `cast(@cursor as bigint)` inwards.
+// SQL for operations, reconcile and keep, which SQLite and PostgreSQL both know. Values are named: `@name`. A cursor is
+// read as `cast(cursor as text)`, and given as `cast(@cursor as bigint)`.
 import type { Counts } from './store.ts';
 
-/** Buffers, numbers, text, null; undefined is null. */
+/** A value is a buffer, a number, text or null. Undefined counts as null. */
 export type Values = Record<string, unknown>;
 
 export interface Sql {
@@ -18,18 +18,18 @@ export interface Change extends Sql {
   /** Call it after every change to the waiting tasks of lanes. */
   touch(lanes: Iterable<number>): Promise<void>;
   count(counts: Counts): Promise<void>;
-  /** Leaves a word in the table `state`. */
+  /** Sets a value in the table `state`. */
   set(name: string, value: unknown): Promise<void>;
 }
 
 export interface Database extends Sql {
-  /** One transaction, on disk when it resolves. */
+  /** One transaction. It is on disk when the promise resolves. */
   write<Result>(work: (tx: Change) => Promise<Result>): Promise<Result>;
-  /** One snapshot. */
+  /** Reads in one snapshot. */
   read<Result>(work: (tx: Sql) => Promise<Result>): Promise<Result>;
 }
 
-/** What `set` has left. */
+/** The value that `set` has written. Null: none. */
 export async function stateOf<Value>(sql: Sql, name: string): Promise<Value | null> {
   const row = await sql.get<{ value: string }>('select value from state where name = @name', { name });
   return JSON.parse(row?.value ?? 'null') as Value | null;

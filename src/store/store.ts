@@ -4,10 +4,10 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { WorkStore } from './work.ts';
 
-/** Another process holds the lock, or the store; a newer kit has changed it; a newer `run` has taken over; it is no store. */
+/** busy: the lock is taken. owned: another kit runs. newer: a newer kit made it. orphan: a newer `run` has taken over. */
 export type StoreCode = 'busy' | 'full' | 'io' | 'owned' | 'newer' | 'orphan' | 'damaged';
 
-/** The store is at fault, and not what it was asked. */
+/** The store is at fault, not the request. */
 export class StoreError extends Error {
   readonly code: StoreCode;
   constructor(code: StoreCode, message: string, cause?: unknown) {
@@ -23,18 +23,18 @@ export class StoreError extends Error {
 }
 
 /**
- * `new`: it is a row now. `duplicate`: its row was there. `conflict`: it contradicts a row, and is in quarantine.
- * `quarantined`: it cannot be read, and is in quarantine. `removed`: pruning has removed it, and it is left out.
+ * What became of a reading. `new`: a row. `duplicate`: its row was there. `conflict`: it contradicts a row. `quarantined`:
+ * it cannot be read. Both of these are in quarantine. `removed`: pruning has removed its row, so it is left out.
  */
 export type Verdict = 'new' | 'duplicate' | 'conflict' | 'quarantined' | 'removed';
 
-/** Numbers by name, for example `refused.bad_signature`. They are added to those in the store. */
+/** Numbers by name, for example `refused.bad_signature`. They are added to the counters in the store. */
 export type Counts = Record<string, number>;
 
 export interface IngestStore {
   /**
-   * Stores readings of any origin, in order. `proves`: replay has shown everything after `from` up to `to`, which becomes
-   * the watermark if it is between them.
+   * Stores readings of any origin, in order. `proves`: replay has shown everything after `from` up to `to`. If
+   * the watermark has reached `from`, it moves to `to`, and never back.
    */
   accept(batch: {
     readings: Reading[];

@@ -10,9 +10,9 @@ export interface StoredEvent {
   session: string | null;
   createdAt: number | null;
   receivedAt: number;
-  /** The first one. */
+  /** How the event first arrived. */
   origin: Origin;
-  /** Null: it was erased. */
+  /** Null: the event was erased. */
   body: string | null;
 }
 
@@ -21,7 +21,7 @@ export type HandlerState = 'loaded' | 'broken' | 'missing';
 export interface HandlerRow {
   id: number;
   name: string;
-  /** The `seq` of the last event that it has taken up. */
+  /** The `seq` of the last event that the handler has taken up. */
   position: number;
   paused: boolean;
 }
@@ -33,7 +33,7 @@ export interface Look {
   watermark: Cursor | null;
   newest: number;
   handlers: HandlerRow[];
-  /** By position: the events that follow it, at most 256 of them and about 1 MiB, and where the position moves then. */
+  /** By position: the events after it, at most 256 and about 1 MiB. `upTo`: the position once they are taken up. */
   pages: Map<number, { events: StoredEvent[]; upTo: number }>;
 }
 
@@ -44,7 +44,7 @@ export interface NewTask {
   receivedAt: number;
   /** The lane's name. Null: the task has a lane of its own. */
   lane: string | null;
-  /** Why it is dead at once: the handler's function failed. */
+  /** Why the task is dead at once: the handler's lane function failed. */
   dead?: string;
 }
 
@@ -59,23 +59,23 @@ export interface Room {
   handler: number;
   order: Order;
   windowMs: number;
-  /** Tasks of a lane, and tasks in all, that the handler can take now. 0: none. */
+  /** How many tasks the handler can take now: of one lane (`chain`), and in all (`tasks`). */
   chain: number;
   tasks: number;
 }
 
 export interface Claimed {
   event: number;
-  /** Failures that count, and deaths of its process. */
+  /** `attempts`: those that were spent. `crashes`: the weights of the deaths of its process. */
   attempts: number;
   crashes: number;
   failedAt: number | null;
   late: boolean;
-  /** JSON by name. */
+  /** JSON values by name. */
   notes: Record<string, unknown>;
 }
 
-/** The fence of a claim: it holds while the lane has this boot and this number. */
+/** Identifies a claim, which holds while the lane's row has this boot and this claim number. */
 export interface Hold {
   lane: number;
   boot: number;
@@ -89,16 +89,16 @@ export interface Claim extends Hold {
 
 export type Outcome = { event: number; error: string | null } & (
   | { as: 'done' | 'skipped' | 'dead' }
-  /** `spent`: the attempt counts. `aside`: the next try is later than the task may hold its lane. */
+  /** `spent`: the attempt counts. `aside`: the next try is too late, so the task gives up its lane (`laneHoldMs`). */
   | { as: 'again'; dueAt: number; spent: boolean; aside: boolean }
-  /** By `ctx.complete`, already written. */
+  /** `ctx.complete` has already written this outcome. */
   | { as: 'completed' }
 );
 
 export interface Ended {
   claim: Claim;
   outcomes: Outcome[];
-  /** The chain is over: what it left goes back. */
+  /** The chain is over: its other tasks wait again. */
   free: boolean;
 }
 
@@ -116,15 +116,15 @@ export interface Turn {
 
 export interface TurnResult {
   claims: Claim[];
-  /** Another turn has work at once. */
+  /** There is work for another turn at once. */
   more: boolean;
-  /** When the next lane is due. Null: none waits for a time. */
+  /** When the next lane is due. Null: no lane waits for a time. */
   nextAt: number | null;
-  /** Outcomes whose claim no longer held. They changed nothing. */
+  /** The number of outcomes whose claim no longer held. They changed nothing. */
   fenced: number;
-  /** Lanes that wait for a process of their own. */
+  /** How many processes for suspects must run. */
   suspects: number;
-  /** By handler: it took fewer tasks than it had room for. */
+  /** Handlers that claimed fewer tasks than they had room for. */
   spare: number[];
   /** Strict tasks wait for the watermark. */
   held: boolean;
@@ -135,7 +135,7 @@ export interface TurnResult {
  * that a number cannot hold exactly are bigints.
  */
 export interface Tx {
-  /** Which SQL the statements are in. */
+  /** Which SQL this store understands. */
   readonly dialect: 'sqlite' | 'postgres';
   run(sql: string, ...values: SqlValue[]): Promise<{ changes: number }>;
   get(sql: string, ...values: SqlValue[]): Promise<SqlRow | undefined>;
@@ -150,24 +150,24 @@ export type SqlValue = null | number | bigint | string | Uint8Array;
 export interface HandlerFile {
   name: string;
   file: string;
-  /** Null: it is loaded. */
+  /** Why the file is left out. Null: its handler is loaded. */
   fault: string | null;
 }
 
-/** What a process that runs handlers is: the live one, or the one of a slot for suspects. */
+/** The role of a process that runs handlers: the live one, or one of the slots for suspects. */
 export type Role = 'live' | `suspect-${number}`;
 
 export interface WorkStore {
   /**
-   * Takes the role, and judges what its dead predecessor had claimed. `restart`: only that process died. Otherwise the whole
-   * kit did, and every role is judged.
+   * Takes the role. The tasks that its predecessor was running when it died become suspects, or dead. `restart`: only that
+   * process died. Otherwise the whole kit did, and this holds for every role.
    */
   begin(role: Role, restart: boolean): Promise<{ boot: number; suspects: number; dead: number }>;
-  /** Ends a boot that has given everything back. */
+  /** Ends a boot. Lanes that it still holds are free again. */
   end(boot: number): Promise<void>;
-  /** The handlers that there are. A new one begins after `newest`. Resolves with the ids by name. */
+  /** Registers the handlers. A new one begins after `newest`. Resolves with the ids of those that are loaded, by name. */
   register(files: HandlerFile[], newest: number): Promise<Map<string, number>>;
-  /** All handlers that are loaded, and the pages for these. */
+  /** All handlers that are loaded, and the pages of events for `handlers`. */
   look(handlers: number[]): Promise<Look>;
   turn(turn: Turn): Promise<TurnResult>;
   /** Events of claimed tasks. */
@@ -180,6 +180,6 @@ export interface WorkStore {
   read(sql: string, values: SqlValue[]): Promise<SqlRow[]>;
   /** The steps that have run, in order: digests of their text. */
   steps(handler: string): Promise<string[]>;
-  /** Runs a set-up. `step`, from 1, is remembered in the same transaction. */
+  /** Runs a set-up. `step` (numbered from 1) is remembered in the same transaction. */
   setup(handler: string, work: Work, step?: { number: number; digest: string }): Promise<void>;
 }

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { define, integer, orElse, type EventType, type Named } from '../base/define-event.ts';
 
-/** What src/events.ts throws. Then every type is unknown: deliveries are taken, and handlers wait until it is corrected. */
+/** The error that src/events.ts throws. Its types are then unknown: deliveries are taken, handlers wait for a correction. */
 export let typesFault: unknown;
 const none = (error: unknown) => ((typesFault = error), {} as typeof import('../events.ts'));
 const { eventTypes: yours } = await import('../events.ts').catch(none);
@@ -15,8 +15,8 @@ const eventTypes = {
     example: () => ({ message: 'a test' }),
   }),
   /**
-   * The service can no longer replay the events of this range. Fetch those that matter in another way. The first handler
-   * that completes the event closes the gap.
+   * A gap: the service can no longer replay the events in a range of cursors. Fetch the important ones in another way.
+   * The first handler that completes this event closes the gap.
    */
   'kit.gap': define({
     data: z.looseObject({

@@ -1,5 +1,5 @@
-// Bytes become an event, or the reason why they are unreadable. Every origin is read alike, so that an event does not
-// depend on how it arrived (contract 2.13, 6.1, 6.3). Only bytes are trusted; headers are not signed.
+// Turns bytes into an event, or into the reason why they are unreadable. All origins are read alike, so that an event
+// does not depend on how it arrived (contract 2.13, 6.1, 6.3). No header is used, because headers are not signed.
 import { LATEST_MS } from '../base/clock.ts';
 import { orUndefined } from '../base/errors.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
@@ -30,11 +30,11 @@ export interface Unreadable extends Received {
 
 export type Reading = { event: Arrival } | { unreadable: Unreadable };
 
-/** The shape of an id or of a type. */
+/** The shape of an event's id or type. */
 const NAME = /^[\x21-\x7e]{1,200}$/;
 /** Maximum number of characters of a time that is written as text. */
 const LONGEST_TIME = 64;
-const OURS = 'its type begins with kit., as only events of the kit do';
+const OURS = 'its type begins with kit., but only the kit makes such events';
 const BOM = '\uFEFF';
 
 /** Reads a delivery whose signature is valid. */
@@ -50,7 +50,7 @@ export function readDelivery(body: Buffer): Reading {
   const { id, type } = envelope;
   if (!isName(id)) return unreadable(received, 'id is not 1 to 200 visible ASCII characters');
   if (!isName(type)) return unreadable(received, 'type is not 1 to 200 visible ASCII characters');
-  // Handlers of kit.gap trust its data.
+  // Only the kit may make kit.gap: its handlers trust the data.
   if (type.startsWith('kit.')) return unreadable(received, OURS);
   const data = fieldsOf(envelope['data'], type);
   if (!data) return unreadable(received, 'data does not hold its type');
@@ -87,7 +87,7 @@ export function dataOf(origin: Origin, type: string, text: string): JsonObject {
   return data;
 }
 
-/** Session and time, as src/events.ts reads them from the data. If a function there throws, the value is null. */
+/** Session and time, as src/events.ts reads them from the data. Null if the function there throws. */
 export function factsOf(type: string, data: JsonObject): { session: string | null; createdAt: number | null } {
   const known = typeOf(type);
   return {
@@ -96,7 +96,7 @@ export function factsOf(type: string, data: JsonObject): { session: string | nul
   };
 }
 
-/** The fields under the type's own name. The data of a ping have no such wrapper (contract 6.3). */
+/** The fields are in `data` under the name of the type. Only a ping may have them in `data` itself (contract 6.3). */
 function fieldsOf(data: Json | undefined, type: string): JsonObject | undefined {
   if (!isObject(data)) return undefined;
   const fields = Object.hasOwn(data, type) ? data[type] : type === 'webhook.ping' ? data : undefined;
@@ -107,13 +107,13 @@ function isName(value: unknown): value is string {
   return typeof value === 'string' && NAME.test(value);
 }
 
-/** Null: it has none. Undefined: it is no cursor, or a JSON number that parsing has rounded. */
+/** Null: there is no cursor. Undefined: the value is no cursor, or a JSON number that parsing has rounded. */
 function readCursor(value: Json | undefined): Cursor | null | undefined {
   if (value === null || value === undefined) return null;
   return parseCursor(typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : value);
 }
 
-/** Text that every store keeps as it is: without NULs and lone surrogates. */
+/** Null unless every store can keep the text as it is: without NULs and lone surrogates. */
 function readSession(value: unknown): string | null {
   return typeof value === 'string' && /^[^\0]{1,200}$/s.test(value) && value.isWellFormed() ? value : null;
 }

@@ -1,6 +1,6 @@
 // Every header name of the contract, defined once (6.1, 6.3, 7.1).
 
-/** The headers of a delivery, each after WEBHOOK_HEADER_PREFIX. */
+/** The names of a delivery's headers, without WEBHOOK_HEADER_PREFIX. */
 export const DELIVERY = {
   eventId: 'Event-Id',
   eventType: 'Event-Type',

@@ -43,11 +43,11 @@ const BACKSLASH = 0x5c;
 const BETWEEN = /[^"[\]{},:]+/y;
 const NOT_JSON: Refused = { ok: false, reason: 'not JSON' };
 
-/** The reason why the text is refused before it is parsed. It stops at the first, so MOST limits its steps. */
+/** Finds a reason to refuse the text before it is parsed. It stops at the first reason, so MOST limits its steps. */
 function survey(text: string): Refused | undefined {
   let open = 0;
   let parts = 0;
-  /** A string or a bracket has ended, so a comma, a colon or another end must follow. */
+  /** True after the end of a string, an object or a list: only a comma, a colon or another end may follow. */
   let ended = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);

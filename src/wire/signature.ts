@@ -1,9 +1,9 @@
 // The service's signature over a delivery (contract 6.3): hex of HMAC-SHA256 over `<timestamp>.<raw body>`. The key is
-// the whole `whsec_…` text. Each value has the prefix `v1=`, and a rotation sends several. Only the timestamp and the
-// body are signed.
+// the whole `whsec_…` text. Each signature has the prefix `v1=`; after a rotation the service sends several. Only the
+// timestamp and the body are signed.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** A header with more signatures counts as unsigned. It can carry hundreds, but the service sends two at most. */
+/** A header with more signatures counts as unsigned. It has room for hundreds, but the service sends two at most. */
 const MOST = 8;
 const TIMESTAMP = /^[1-9]\d{8,11}$/;
 const VALUE = /^v1=([0-9a-f]{64})$/i;
@@ -17,8 +17,8 @@ export function readTimestamp(header: string | undefined): number | undefined {
 }
 
 /**
- * The `v1=` values, as bytes. Hex may be upper case, the prefix may not. Two header lines arrive joined by a comma and
- * count as one list. Empty if there are too many values.
+ * The `v1=` signatures, as bytes. Hex may be upper case, the prefix may not. Two headers arrive joined by a comma and
+ * count as one list. Empty if there are too many signatures.
  */
 export function readSignatures(header: string | undefined): Buffer[] {
   const entries = header?.split(',', MOST + 1) ?? [];
@@ -30,7 +30,7 @@ export function readSignatures(header: string | undefined): Buffer[] {
   });
 }
 
-/** Whether one of the secrets has signed the body. Every value is compared with every secret, in constant time. */
+/** Whether one of the secrets has signed the body. Every signature is tried with every secret, in constant time. */
 export function isSigned(body: Buffer, timestamp: number, signatures: Buffer[], secrets: string[]): boolean {
   let found = false;
   for (const secret of secrets) {

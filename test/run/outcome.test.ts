@@ -40,7 +40,7 @@ describe('before the handler runs', () => {
     ['a stale one to skip', old, skip, 'skipped: stale: 60 s old, at most 1 s wanted'],
     ['a stale one to keep', old, { maxAgeMs: 1_000, onStale: 'dead' }, 'dead: stale'],
     ['one just as old as allowed', old, { ...skip, maxAgeMs: 60_000 }, null],
-    ['a recovered one of unknown age', stored(ageless), skip, 'skipped: stale: recovered, of unknown age'],
+    ['a recovered one of unknown age', stored(ageless), skip, 'skipped: stale: of unknown age, from replay'],
     ['the same without a limit', stored(ageless), { onStale: 'skip' }, null],
     ['a delivered one of unknown age', stored({ createdAt: null }), skip, null],
   ])('%s', (_, event, handler, expected) => {

@@ -1,11 +1,11 @@
-// Who runs handlers: one living boot a role. A boot's end gives back what it had claimed, and a death is judged.
+// Who runs handlers: one living boot per role. An ended boot frees its lanes. A death makes suspects of its running tasks.
 import { StoreError } from '../store.ts';
 import type { Role } from '../work.ts';
 import type { Db } from './database.ts';
 import type { Counters } from './counters.ts';
 import type { Lanes } from './lanes.ts';
 
-/** The weight of a death for the tasks that were running. */
+/** What a death adds to `crashes` of the tasks that were running. At `most` a task is dead. */
 const WEIGHT = { ofRun: 4, ofKit: 1, most: 12 };
 
 export type Boots = ReturnType<typeof createBoots>;

@@ -1,11 +1,11 @@
-// Third step of a turn: due lanes are claimed, oldest first, and of each lane its due tasks from the head on. Nothing is
-// written to the tasks.
+// Third step of a turn: claims due lanes, oldest first. A claim takes the lane's due tasks, from the head on. It is written
+// to the lane, not to the tasks.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Claim, Claimed, Room } from '../work.ts';
 import type { Db } from './database.ts';
 import { NEVER } from './lanes.ts';
 
-/** A tuple, which costs half of an object. */
+/** A tuple, because it costs half as much as an object. */
 type Head = [
   lane: number,
   event: number,
@@ -19,8 +19,8 @@ type Head = [
 ];
 
 const statements = (db: Db) => ({
-  // One select for many lanes, because one costs as much as ten rows. The cross join keeps the order of both. Beside an
-  // `order by` and as a limit, SQLite would compile the statement again for each value, but not behind a plus.
+  // One select for many lanes, because each costs as much as ten rows. The cross join keeps the order of lanes and of tasks.
+  // The pluses stop SQLite from compiling the statement again for each new value in a limit or beside an `order by`.
   heads: db
     .sql<Head>(`select l.id, t.event, cast(t.cursor as text),
       t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor), t.due_at, t.crashes, t.attempts, t.failed_at, t.notes
@@ -47,12 +47,12 @@ export class Claiming {
     this.#sql = statements(db);
   }
 
-  /** Claims for one handler what was due at `upTo`. The claims are numbered from `first` on. */
+  /** Claims for one handler the lanes that were due at `upTo`. The claims are numbered from `first` on. */
   live(boot: number, first: number, room: Room, upTo: number): { claims: Claim[]; tasks: number } {
     return room.tasks > 0 ? this.#claim(boot, first, room, upTo, 0) : { claims: [], tasks: 0 };
   }
 
-  /** One task whose process died, of any of these handlers. */
+  /** Claims one task whose process died, of any of these handlers. */
   suspect(boot: number, claim: number, rooms: Room[], now: number): Claim | null {
     for (const room of rooms) {
       const [claimed] = this.#claim(boot, claim, { ...room, tasks: 1 }, now, 1).claims;
@@ -61,12 +61,12 @@ export class Claiming {
     return null;
   }
 
-  /** When the next lane is due that is not due now. */
+  /** When the next lane will be due, of those that are not due now. */
   nextAt(handler: number, now: number): number | null {
     return this.#sql.next.get(handler, now) ?? null;
   }
 
-  /** Lanes that wait for a process of their own, at most 8 a handler, and the number of the last one that holds a lane. */
+  /** How many processes for suspects must run: the lanes that wait for one, plus the number of the last one with a lane. */
   suspects(handlers: number[], now: number): number {
     const waiting = handlers.map((handler) => this.#sql.waiting.get(handler, now) ?? 0);
     return waiting.reduce((sum, n) => sum + n, this.#sql.last.get() ?? 0);

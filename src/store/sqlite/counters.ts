@@ -1,9 +1,9 @@
-// The counts of tasks in `handlers`, which nobody could count among millions of rows.
+// The counts of tasks, kept in the table `handlers` because counting millions of rows takes too long.
 import type { Db } from './database.ts';
 
 const NAMES = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
 export type CounterName = (typeof NAMES)[number];
-/** By `tasks.state`. */
+/** The name of each value of `tasks.state`. */
 export const STATES = ['waiting', 'done', 'skipped', 'dead'] as const;
 
 export type Counters = ReturnType<ReturnType<typeof createCounters>>;

@@ -1,5 +1,5 @@
-// One connection to the store's file: how it is opened, and its transactions. All that this process writes goes through
-// `write`, one after another, so that no foreign statement falls into a transaction.
+// One connection to the store's file: how it is opened, and its transactions. `write`, `read` and `query` run one
+// after another, so that no foreign statement falls into a transaction.
 import Database from 'better-sqlite3';
 import { closeSync, fdatasync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { describe } from '../../base/errors.ts';
 import { StoreError, type StoreCode } from '../store.ts';
 
-/** How long SQLite itself waits for another process, while the event loop stands: when it opens a store, and later. */
+/** How long SQLite itself waits for another process and blocks the event loop: when it opens a store, and later. */
 const OPENING_MS = 5_000;
 export const BLOCKING_MS = 5;
 const PAUSE_MS = { first: 1, most: 50 };
@@ -31,26 +31,26 @@ export class Db {
     this.#options = options;
     this.raw = guarded(() => new Database(file, { timeout: OPENING_MS, readonly, fileMustExist: readonly }));
     if (!readonly) guarded(() => this.raw.pragma('journal_mode = wal'));
-    // SQLite itself syncs the log before a checkpoint only.
+    // With this, SQLite syncs the WAL only before a checkpoint. `write` syncs it itself.
     this.raw.pragma('synchronous = normal');
     // Checkpoints are the work of `keep`.
     this.raw.pragma('wal_autocheckpoint = 0');
     this.raw.pragma('cache_size = -8000');
   }
 
-  /** A statement that is prepared once. Cursors: `cast(cursor as text)`, and `cast(? as integer)`. */
+  /** Prepares a statement: keep it. Cursors: `cast(cursor as text)`, and `cast(? as integer)`. */
   sql<Row = unknown>(text: string): Database.Statement<unknown[], Row> {
     return this.raw.prepare<unknown[], Row>(text);
   }
 
-  /** The first column of each row. */
+  /** Like `sql`, but yields only the first column of each row. */
   value<Value>(text: string): Database.Statement<unknown[], Value> {
     return this.raw.prepare<unknown[], Value>(text).pluck();
   }
 
   /**
-   * One transaction. Then the log is synced, while others have the lock and the event loop goes on. Without that, a lost
-   * power may take it, but never one that a later synced one follows.
+   * One transaction. `synced`: the WAL is synced after the commit, while others may write and the event loop goes on. A
+   * power cut may undo a transaction that is not synced, but not once a later transaction is synced.
    */
   async write<Result>(work: () => Result | Promise<Result>, { synced = true } = {}): Promise<Result> {
     const result = await this.#alone(() => this.#transaction(work));
@@ -58,7 +58,7 @@ export class Db {
     return result;
   }
 
-  /** One snapshot. */
+  /** Reads in one snapshot. */
   read<Result>(work: () => Result | Promise<Result>): Promise<Result> {
     return this.#alone(() => this.#inside(work));
   }
@@ -73,7 +73,7 @@ export class Db {
     if (this.#log !== undefined) closeSync(this.#log);
   }
 
-  /** Waits for what this process does with the connection, and then does `work` alone. */
+  /** Waits until all earlier work on this connection has ended, and then does `work` alone. */
   #alone<Result>(work: () => Promise<Result>): Promise<Result> {
     const result = this.#queue.then(work);
     this.#queue = result.catch(() => {});
@@ -85,7 +85,7 @@ export class Db {
       this.#log ??= openSync(`${this.raw.name}-wal`, 'r');
       await sync(this.#log);
     } catch (error) {
-      throw new StoreError('io', `the log could not be synced: ${describe(error).message}`, error);
+      throw new StoreError('io', `the WAL could not be synced: ${describe(error).message}`, error);
     }
   }
 
@@ -137,7 +137,7 @@ const CODES: [RegExp, StoreCode][] = [
   [/^SQLITE_(IOERR|READONLY|CANTOPEN|NOMEM|PERM|AUTH)/, 'io'],
 ];
 
-/** The store's own faults become StoreError; everything else stays what it is. */
+/** The store's own faults become StoreError. Every other error is returned as it is. */
 export function faultOf(error: unknown): unknown {
   if (!(error instanceof Database.SqliteError)) return error;
   const code = CODES.find(([shape]) => shape.test(error.code))?.[1];

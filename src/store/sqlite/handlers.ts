@@ -1,4 +1,4 @@
-// The handlers that there are, by their files. A broken or missing one keeps its position and its tasks.
+// Registers the handlers of the present files. A broken or missing handler keeps its position and its tasks.
 import type { HandlerFile, WorkStore } from '../work.ts';
 import type { Db } from './database.ts';
 
@@ -15,7 +15,7 @@ export function createRegister(db: Db): Pick<WorkStore, 'register'> {
         db.raw.exec("update handlers set state = 'missing', fault = null");
         const ids = new Map<string, number>();
         for (const { name, file, fault } of files) {
-          // A broken file cannot say its handler's name.
+          // A broken file cannot say its handler's name, so the path is tried first.
           const known = fault === null ? named.get(name) : (inFile.get(file) ?? named.get(name));
           const id = known ?? add.get(name, file, newest) ?? 0;
           set.run(file, fault === null ? 'loaded' : 'broken', fault, id);

@@ -1,5 +1,5 @@
 // The one door: readings of any origin become events, or go to quarantine. It alone decides which stored event an arrival
-// is. What is new is inserted at once, because nearly everything is; only the rest is looked up.
+// is. Each arrival is inserted first, because nearly all are new. Only those that cannot be inserted are looked up.
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
@@ -54,7 +54,7 @@ export class Ingest implements IngestStore {
     this.#sql = statements(db);
   }
 
-  /** If the readings fail together for a reason that is not the store's, each is tried alone. */
+  /** If the batch fails for a reason that is not the store's, each reading is tried alone. */
   async accept(given: Given): Promise<Verdict[]> {
     try {
       return await this.#write(given, (reading, batch) => this.#one(reading, batch));
@@ -66,7 +66,7 @@ export class Ingest implements IngestStore {
 
   #write({ readings, counts = {}, state = {}, proves }: Given, take: Take): Promise<Verdict[]> {
     return this.#db.write(() => {
-      // Inside the transaction, so that receipts come in the order of `seq`.
+      // Read inside the transaction, so that times of receipt are in the order of `seq`.
       const now = this.#clock.now();
       const batch: Batch = { now, floor: this.#state.get('floor') as Cursor | null, counts: { ...counts } };
       const verdicts = readings.map((reading) => take(reading, batch));
@@ -93,7 +93,7 @@ export class Ingest implements IngestStore {
     const { event } = reading;
     const { origin, cursor, id, type, session, createdAt, body } = event;
     const bit = ORIGINS[origin];
-    // Only replay and the stream show events as old as that. A webhook is never taken for one that was removed.
+    // Replay or stream at or below the floor: pruned before. A webhook is never taken for a pruned event.
     const isReplayed = origin === 'replay' || origin === 'stream';
     const isRemoved = isReplayed && cursor !== null && batch.floor !== null && !isBehind(batch.floor, cursor);
     const row = [cursor, id, type, session, createdAt, batch.now, bit, bit, body];
@@ -107,7 +107,7 @@ export class Ingest implements IngestStore {
     if (!known) return 'removed';
     if ((byId && byId.seq !== known.seq) || this.#contradicts(event, known))
       return this.#quarantine(event, 'conflict', known, batch);
-    // Each pass of replay shows known events again, and then writes nothing.
+    // Each pass of replay shows known events again. Nothing is written for these.
     const isWebhook = origin === 'webhook';
     if (isWebhook || (known.origins & bit) === 0)
       this.#sql.again.run(Number(isWebhook), bit, id, cursor, session, createdAt, known.seq);
@@ -115,7 +115,7 @@ export class Ingest implements IngestStore {
     return 'duplicate';
   }
 
-  /** Null contradicts nothing. Two webhooks of one event hold equal data, because each was told it under an id. */
+  /** Null contradicts nothing. If both have an id, both came as webhooks: then their data must be equal too. */
   #contradicts(event: Arrival, known: Known): boolean {
     if (known.erased) return false;
     const differ = (a: string | null, b: string | null): boolean => a !== null && b !== null && a !== b;
@@ -147,7 +147,7 @@ export class Ingest implements IngestStore {
   }
 }
 
-/** Everything of one call: when it was stored, and what is counted. */
+/** What the readings of one call share: the time of storing, the floor, and what is counted. */
 interface Batch {
   now: number;
   floor: Cursor | null;

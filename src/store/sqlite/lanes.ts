@@ -1,5 +1,5 @@
-// Lanes: which one a task is in, and when it is due. `touch` keeps one rule: a free lane is due when its head is. Strict
-// tasks wait until the watermark has passed them.
+// Lanes: which lane a task is in, and when a lane is due. `touch` keeps one rule: a free lane is due when its head is.
+// Strict tasks wait until the watermark has reached them.
 import { hash } from 'node:crypto';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { NewTask, Order } from '../work.ts';
@@ -9,10 +9,10 @@ import type { State } from './state.ts';
 
 /** `due_at` of a strict task that waits for the watermark. */
 export const NEVER = 9_000_000_000_000_000;
-/** Of a lane's number and its due time: the head, its lowest waiting cursor. */
+/** SQL for the `due_at` and `suspect` of a lane: both are taken from its head, the lowest waiting cursor. */
 export const HEAD =
   '(select due_at, crashes > 0 from tasks where lane = lanes.id and state = 0 order by cursor limit 1)';
-/** Handlers are numbered below this. */
+/** The id of every handler is below this. */
 const HANDLERS = 4_096;
 
 export type Lanes = ReturnType<typeof createLanes>;
@@ -24,7 +24,7 @@ export function createLanes(db: Db, state: State) {
   const drop = db.sql('delete from lanes where id = ? and due_at is null and boot is null');
   let key: unknown;
 
-  /** 52 bits of a keyed hash, because names hold phone numbers. Two lanes that share a number only wait for each other. */
+  /** The id is 52 bits of a keyed hash: names hold phone numbers. Two lanes with the same id only wait for each other. */
   function named(handler: number, name: string): number {
     key ??= state.get('lane_key');
     return Number.parseInt(hash('sha256', `${String(key)}/${handler}/${name}`).slice(0, 13), 16);
@@ -32,14 +32,14 @@ export function createLanes(db: Db, state: State) {
   const own = (handler: number, event: number): number => -(event * HANDLERS + handler);
 
   return {
-    /** The lane of one task. */
+    /** The id of the lane that is made for one task. */
     own,
     /** A task without a lane's name or without a cursor has a lane of its own. */
     of: ({ handler, event, cursor, lane }: NewTask): number =>
       lane === null || cursor === null ? own(handler, event) : named(handler, lane),
-    /** A task that is due then comes into the lane, which is made if it is missing. False: touch it afterwards. */
+    /** Makes a missing or empty lane due at `dueAt`, for a new task in it. False: it is neither, so touch it afterwards. */
     place: (lane: number, handler: number, dueAt: number): boolean => place.run(lane, handler, dueAt).changes > 0,
-    /** Call it after every change to a lane's waiting tasks. The lane of one task is deleted with it. */
+    /** Call it after every change to a lane's waiting tasks. A lane made for one task is deleted once it is empty. */
     touch(lane: number): void {
       touch.run(lane);
       if (lane < 0) drop.run(lane);
@@ -47,7 +47,7 @@ export function createLanes(db: Db, state: State) {
   };
 }
 
-/** Strict tasks that one turn releases. */
+/** The most strict tasks of a handler that one turn releases. */
 const RELEASED = 1_024;
 const HIGHEST = '9223372036854775807' as Cursor;
 
@@ -65,7 +65,7 @@ export function createTasks(db: Db, lanes: Lanes) {
 
   return {
     move: (handler: number, from: number, upTo: number): boolean => move.run({ handler, from, upTo }).changes > 0,
-    /** Adds the lanes whose head may have changed to `touched`. */
+    /** Adds a task. If the head of its lane may have changed, the lane is added to `touched`. */
     add(task: NewTask, due: number, counters: Counters, touched: Set<number>, rerun = 0): void {
       const { handler, event, cursor, dead = null } = task;
       const lane = lanes.of(task);
@@ -76,7 +76,7 @@ export function createTasks(db: Db, lanes: Lanes) {
       if (isDead || !isNew) return;
       if (!lanes.place(lane, handler, due)) touched.add(lane);
     },
-    /** Strict tasks at or below the watermark are due now; if the handler is no longer strict, all are. */
+    /** Tasks that wait for the watermark are due now if it has reached them, or if the handler is no longer strict. */
     release(handler: number, order: Order, watermark: Cursor | null, now: number): 'more' | 'done' {
       const upTo = order === 'strict' ? watermark : HIGHEST;
       if (upTo === null) return 'done';

@@ -1,5 +1,5 @@
-// The store on SQLite. The main process takes the file: it alone may, creates its tables, and notices if the file is
-// replaced. Other processes open it.
+// The store on SQLite. The main process takes the file: it locks out other kits, and notices if the file is replaced.
+// Other processes only open it.
 import Database from 'better-sqlite3';
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -22,7 +22,7 @@ import type { WorkStore } from '../work.ts';
 /** `pragma user_version` of a store that this kit has made. */
 export const SCHEMA = 1;
 
-/** Deliveries wait for the lock themselves, and see how long. */
+/** Milliseconds until a write throws `busy`. `receive` then tries again, and limits how long deliveries wait. */
 const BUSY_MS = 100;
 
 export type SqliteOptions = DatabaseOptions & { clock?: Clock };
@@ -82,21 +82,21 @@ function create(db: Db): void {
 
 export interface Taken {
   store: Pick<Store, 'ingest'>;
-  /** The number of the newest event. */
+  /** The `seq` of the newest event. */
   newest: () => number;
   /** Whether the file is still the one that was opened. */
   check: () => 'ok' | 'replaced';
-  /** The disk is full: lets go of the reserve beside the store. */
+  /** When the disk is full: deletes the reserve file beside the store. */
   makeRoom: () => void;
-  /** After a fault of the disk, whose connection may hold pages that were never written. */
+  /** After a disk fault, when the connection may hold pages that were never written. */
   reopen: () => void;
   release: () => void;
 }
 
-/** Throws StoreError, written for people. */
+/** Throws StoreError, with a message for people. */
 export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }): Taken {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
-    throw new StoreError('damaged', `${file} is missing, but not its log ${file}-wal: put the file back`);
+    throw new StoreError('damaged', `${file} is missing, but ${file}-wal is there: put the file back`);
   if (existsSync(`${file}-restoring`))
     throw new StoreError('damaged', `a restore of ${file} was interrupted: run npx kit restore again`);
   const lock = lockBeside(file);
@@ -117,7 +117,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
     reopen() {
       const before = current;
       current = openSqlite(file, options);
-      // Not earlier: a new file in the place of ours could get the same inode, and `check` would take it for ours.
+      // Closed last: otherwise a new file in the place of ours could get the same inode, and `check` would take it for ours.
       before.close();
     },
     release() {
@@ -127,7 +127,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
   };
 }
 
-/** An open transaction on a file of its own: the system ends it with the process, however that ends. */
+/** The lock is an open transaction on a file beside the store. The system ends it even if the process is killed. */
 export function lockBeside(file: string): Database.Database {
   try {
     mkdirSync(dirname(file), { recursive: true });

@@ -7,9 +7,9 @@ import type { createCounters } from './counters.ts';
 import { Db } from './database.ts';
 import type { Settle } from './settle.ts';
 
-/** A transaction of the user's holds up every delivery, so it gets this long. */
+/** A transaction of the user holds up every delivery, so it may last only this long. */
 const LIMIT_MS = 1_000;
-/** Names of a task's notes. */
+/** The most names that the notes of one task may have. */
 const NOTES = 32;
 
 export interface OwnedParts {
@@ -118,7 +118,7 @@ export function rowsOf(db: Pick<Db, 'raw'>, sql: string, values: SqlValue[]): Sq
   return rows.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value)])));
 }
 
-/** SQLite would store a whole number as a real one. */
+/** Whole numbers are given as bigints, because SQLite would store a JavaScript number as a real. */
 const bound = (value: SqlValue): SqlValue => (Number.isSafeInteger(value) ? BigInt(value as number) : value);
 const plain = (value: SqlValue): SqlValue =>
   typeof value === 'bigint' && Number.isSafeInteger(Number(value)) ? Number(value) : value;

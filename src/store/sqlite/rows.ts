@@ -3,7 +3,7 @@ import type { Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
 import type { StoredEvent } from '../work.ts';
 
-/** The bit of each origin. `origin` is the first one, `origins` all of them. */
+/** The bit of each origin. A row's `origin` is the first one, its `origins` are all of them. */
 export const ORIGINS: Record<Origin, number> = { webhook: 1, replay: 2, stream: 4, kit: 8 };
 const NAMES = new Map(Object.entries(ORIGINS).map(([name, bit]) => [bit, name as Origin]));
 export const originOf = (bit: number): Origin => NAMES.get(bit) ?? 'webhook';

@@ -1,6 +1,6 @@
 -- Times are Unix milliseconds. Cursors are integers here, and text in code.
 
--- One row for each thing that happened. `seq` is the order of arrival, and never given twice.
+-- One row for each thing that happened. `seq` is the order of arrival. No `seq` is given twice.
 create table events (
   seq integer primary key autoincrement,
   cursor integer,
@@ -9,18 +9,18 @@ create table events (
   session text,
   created_at integer,
   received_at integer not null,
-  -- 1 webhook, 2 replay, 4 stream, 8 kit: the first one, and all of them
+  -- 1 webhook, 2 replay, 4 stream, 8 kit. `origin`: the first one. `origins`: the sum of all
   origin integer not null,
   origins integer not null,
   deliveries integer not null default 1,
-  -- null: erased
+  -- null: the event was erased
   body blob
 ) strict;
 create unique index events_by_cursor on events (cursor) where cursor is not null;
 create unique index events_by_id on events (id) where id is not null;
 create index events_without_cursor on events (seq) where cursor is null;
 
--- Authentic bytes that are no new, readable event. One row for the same reason and bytes.
+-- Authentic bytes that are no new, readable event. The same bytes with the same reason share a row.
 create table quarantine (
   id integer primary key autoincrement,
   reason text not null,
@@ -28,7 +28,7 @@ create table quarantine (
   received_at integer not null,
   origin integer not null,
   cursor integer,
-  -- the event that it contradicts
+  -- `seq` of the event that the bytes contradict
   event integer,
   copies integer not null default 1,
   body blob,
@@ -41,7 +41,7 @@ create table handlers (
   file text not null,
   state text not null check (state in ('loaded', 'broken', 'missing')),
   fault text,
-  -- the `seq` of the last event that it has taken up
+  -- the `seq` of the last event that the handler has taken up
   position integer not null,
   paused integer not null default 0 check (paused in (0, 1)),
   waiting integer not null default 0,
@@ -52,7 +52,7 @@ create table handlers (
   failed integer not null default 0
 ) strict;
 
--- Ended tasks go back to their lanes, page by page.
+-- Reruns: ended tasks are put back into their lanes, page by page.
 create table reruns (
   id integer primary key autoincrement,
   handler integer not null,
@@ -70,9 +70,9 @@ create table reruns (
   ended_at integer
 ) strict;
 
--- Tasks that run one after another, in cursor order. Free with work: `due_at` is that of its head, the lowest waiting
--- cursor. Claimed: `boot` is set, and tasks up to `claimed_to` run. Empty: neither.
--- `id`: 52 bits of a keyed hash of handler and name, because names hold phone numbers; negative: the lane of one task.
+-- Tasks of one handler that run one after another, in cursor order. A claimed lane has a `boot`: its tasks up to
+-- `claimed_to` run. A free lane with waiting tasks has the `due_at` of its head. An empty lane has neither.
+-- `id`: 52 bits of a keyed hash of handler and name, because names hold phone numbers. Negative: a lane made for one task.
 create table lanes (
   id integer primary key,
   handler integer not null,
@@ -82,7 +82,7 @@ create table lanes (
   boot integer,
   claim integer,
   claimed_to integer,
-  -- the highest cursor that has ended
+  -- the highest cursor of its ended tasks
   done_cursor integer not null default -1
 ) strict;
 create index lanes_due on lanes (handler, suspect, due_at) where due_at is not null;
@@ -97,12 +97,12 @@ create table tasks (
   cursor integer not null,
   state integer not null default 0 check (state between 0 and 3),
   due_at integer not null,
-  -- the first failure
+  -- when it failed first
   failed_at integer,
   attempts integer not null default 0,
-  -- weights of deaths: at 12 it is dead
+  -- the sum of the weights of its process's deaths. At 12 the task is dead
   crashes integer not null default 0,
-  -- it stepped aside from its lane; it has ended before, and was asked for again
+  -- `late`: it has given up its lane. `rerun`: it has ended before, and runs again because a person asked
   late integer not null default 0,
   rerun integer not null default 0,
   error text,
@@ -115,7 +115,7 @@ create index tasks_held on tasks (handler, cursor) where state = 0 and due_at = 
 create index tasks_failing on tasks (handler, failed_at) where state = 0 and failed_at is not null;
 create index tasks_dead on tasks (handler, cursor) where state = 3;
 
--- Those that failed.
+-- Attempts that failed.
 create table attempts (
   event integer not null,
   handler integer not null,
@@ -154,7 +154,7 @@ create table alarms (
   primary key (name, about)
 ) strict, without rowid;
 
--- One row a minute, for a week.
+-- One row per minute, for a week.
 create table samples (
   at integer primary key,
   events integer not null,
@@ -166,15 +166,15 @@ create table samples (
   dead integer not null
 ) strict;
 
--- The processes that run handlers: one living row a role.
+-- The processes that run handlers: one living row per role.
 create table boots (
   id integer primary key autoincrement,
   role text not null unique,
   seen_at integer not null
 ) strict;
 
--- Counters and where the first handlers begin as integers; watermark, floor, reports and the key that hides lanes' names as
--- JSON.
+-- Integers: counters, and `first`, the event after which the first handlers begin. JSON: the watermark, the floor, reports,
+-- and `lane_key`, which hides the names of lanes.
 create table state (
   name text primary key,
   value any

@@ -1,5 +1,5 @@
-// First step of a turn: how attempts ended. A task that ended never waits again by itself; a lane that is free again is due
-// when its head is.
+// First step of a turn: writes how attempts ended. A task that has ended never waits again by itself. A lane that is free
+// again is due when its head is.
 import type { Claim, Ended, Hold, Outcome } from '../work.ts';
 import type { Counters } from './counters.ts';
 import type { Db } from './database.ts';
@@ -11,10 +11,10 @@ type Again = Outcome & { as: 'again' };
 
 const PASSED = 'max(done_cursor, coalesce((select cursor from tasks where event = ? and handler = ?), -1))';
 
-/** The claim still holds. Written into each statement, because a select of its own costs as much as three of them. */
+/** The claim still holds. It is part of each statement, because a separate select would cost as much as three of them. */
 const HELD = 'id = ? and boot = ? and claim = ?';
 
-/** The values of HELD. Statements of each task take values by position, because names cost twice as much. */
+/** The values of HELD. Statements that run for each task take values by position, because names cost twice as much. */
 const heldBy = ({ lane, boot, claim }: Hold): number[] => [lane, boot, claim];
 
 const statements = (db: Db) => ({
@@ -60,12 +60,12 @@ export class Settle {
     return fenced;
   }
 
-  /** The lane's later tasks with a lower cursor than this are late. */
+  /** Marks how far the lane has come: tasks with a lower cursor that come into it later are late. */
   passed(hold: Hold, handler: number, last: number): void {
     this.#sql.passed.run(last, handler, ...heldBy(hold));
   }
 
-  /** False: it has ended already, or the claim no longer holds. */
+  /** False: the task has ended already, or the claim no longer holds. */
   finish({ event, as, error }: Over, hold: Hold, handler: number, now: number, counters: Counters): boolean {
     if (this.#sql.end.run(STATE[as], now, error, event, handler, ...heldBy(hold)).changes === 0) return false;
     if (as === 'dead') this.#sql.addAttempt.run({ event, handler, now, error });
@@ -88,7 +88,7 @@ export class Settle {
     if (!task) return false;
     if (spent) this.#sql.addAttempt.run({ event, handler, now, error });
     if (spent) counters.add(handler, 'failed', 1);
-    // A task of a rerun holds up no live work.
+    // A task of a rerun gives up its lane when it fails, so that it holds up no live work.
     if (task.lane < 0 || !(outcome.aside || task.rerun === 1)) return false;
     const own = this.#lanes.own(handler, event);
     this.#sql.aside.run(own, event, handler);

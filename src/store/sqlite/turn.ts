@@ -1,4 +1,4 @@
-// A turn of `run`: settle, fan out and claim as one transaction, over what `look` has seen before it.
+// A turn of `run`: one transaction that settles, fans out and claims. It works on what `look` has read before.
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { HandlerRow, Look, NewTask, Room, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
@@ -11,7 +11,7 @@ import { EVENT, toEvent, type EventRow } from './rows.ts';
 import type { Settle } from './settle.ts';
 import type { State } from './state.ts';
 
-/** Events that a handler takes up in one turn, and about how many bytes of them. */
+/** The most events that a handler takes up in one turn, and about how many bytes. */
 const PAGE = { events: 256, bytes: 2 ** 20 };
 
 export interface TurnParts {
@@ -34,7 +34,7 @@ const statements = (db: Db) => ({
   newest: db.value<number>('select coalesce(max(seq), 0) from events'),
   page: db.sql<EventRow>(`select ${EVENT} from events e where seq > ? order by seq limit ${PAGE.events}`),
   event: db.sql<EventRow>(`select ${EVENT} from events e where seq = ?`),
-  /** When the first event was received that a handler has not taken up. What arrives later is received later. */
+  /** When the first event after a handler's position was received. Later events were received later. */
   receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
 });
 
@@ -116,7 +116,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
     for (const room of turn.rooms) {
       const row = rows.get(room.handler);
       if (!row) continue;
-      // All events at or below the watermark that was looked at have their tasks by then.
+      // Once caught up, every event up to `look.watermark` has its tasks.
       const isCaughtUp = row.position >= turn.look.newest;
       if (isCaughtUp && tasks.release(row.id, room.order, turn.look.watermark, now) === 'more') result.more = true;
       if (room.order === 'strict') result.held ||= tasks.areHeld(row.id);
@@ -141,7 +141,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   }
 }
 
-/** When a task of a new event is due. One without a cursor waits for nothing. */
+/** When a task of a new event is due. A task without a cursor waits for nothing. */
 function dueAt({ cursor, receivedAt }: NewTask, { order, windowMs }: Room): number {
   if (cursor === null || order === 'arrival') return receivedAt;
   return order === 'window' ? receivedAt + windowMs : NEVER;
