@@ -5,7 +5,7 @@ import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
-import { loadConfig, readEnv } from '../config.ts';
+import { loadConfig } from '../config.ts';
 import { openForPeople, tell } from '../operations/store/open.ts';
 import { startOps } from '../ops/server.ts';
 import { say } from '../processes/channel.ts';
@@ -26,7 +26,7 @@ const FAULT_MS = 1_000;
 const OPS_MS = 10_000;
 
 beginChild();
-const config = loadConfig(readEnv());
+const config = loadConfig(process.env);
 const log = createLog('keep', config.LOG_LEVEL);
 const path = config.storePath;
 const store = openSqlite(path);

@@ -71,7 +71,8 @@ async function start(): Promise<void> {
     try {
       const changed = readEnv();
       receiver.useSecrets(loadConfig(changed));
-      env = changed;
+      // The store stays the one that this process has taken.
+      env = { ...changed, DATABASE_URL: env['DATABASE_URL'] };
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       return log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');

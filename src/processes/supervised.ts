@@ -95,10 +95,11 @@ export class Supervised {
   /** Sends SIGTERM, and SIGKILL after the limit. `again`: it may start anew, and does so at once if it was running. */
   async stop(limitMs: number, again = false): Promise<void> {
     const wasThere = this.isRunning();
+    // A second SIGTERM would end the child at once.
+    if (!this.#stopping) this.#child?.kill('SIGTERM');
     this.#stopping = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#child?.kill(limitMs > 0 ? 'SIGTERM' : 'SIGKILL');
     const timer = setTimeout(() => this.#child?.kill('SIGKILL'), limitMs);
     await this.#exited;
     clearTimeout(timer);

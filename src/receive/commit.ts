@@ -119,10 +119,9 @@ export class Commit {
 
   #failed(error: unknown): void {
     if (!(error instanceof StoreError)) throw error;
-    const isFirst = this.#failingSince === null;
     this.#failingSince ??= this.#options.clock.monotonic();
     if (error.code === 'full') this.#options.makeRoom();
-    if (error.code === 'io' && isFirst) this.#options.reopen();
+    if (error.code === 'io') this.#options.reopen();
     if (error.code !== 'busy' || !this.ready()) this.#options.onFault(error);
   }
 

@@ -33,7 +33,13 @@ export type EventCache = ReturnType<typeof createEventCache>;
 export function createEventCache() {
   // An event's slot is `seq` modulo the number of slots. A map would have to search for its oldest entry.
   const kept: ({ seq: number; event: ReadEvent; takers: number } | undefined)[] = [];
+  let erased = 0;
   return {
+    /** Forgets all if more events than `erased` have been erased by now. */
+    forget(now: number): void {
+      if (now > erased) kept.length = 0;
+      erased = now;
+    },
     take(seq: number): ReadEvent | undefined {
       const known = kept[seq % KEPT.events];
       if (known?.seq !== seq) return undefined;

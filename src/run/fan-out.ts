@@ -39,10 +39,11 @@ export class Planner {
     });
   }
 
-  /** Finds the tasks of a rerun for one handler. A task whose lane function fails is left out. */
-  again(handler: number, events: StoredEvent[]): NewTask[] {
-    const { tasks } = this.#plan([handler], events);
-    return tasks.flat().filter(({ dead }) => dead === undefined);
+  /** Finds the tasks of a rerun for one handler, and how many events it came to. Leaves out where the lane function fails. */
+  again(handler: number, events: StoredEvent[]): { tasks: NewTask[]; passed: number } {
+    const { tasks, upTo } = this.#plan([handler], events);
+    const passed = upTo === null ? events.length : events.findIndex(({ seq }) => seq === upTo) + 1;
+    return { tasks: tasks.flat().filter(({ dead }) => dead === undefined), passed };
   }
 
   #plan(ids: number[], events: StoredEvent[]): Plan {

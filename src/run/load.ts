@@ -7,11 +7,10 @@ import { basename, extname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { describe, orUndefined } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
 import { ConfigError } from '../config.ts';
 import type { Handler, KitEvent } from '../kit.ts';
 import type { HandlerFile } from '../store/work.ts';
-import { knownTypes, typesFault } from '../wire/event-types.ts';
+import { typesFault } from '../wire/event-types.ts';
 import { Scope } from './stray.ts';
 
 /** A handler with its defaults filled in. */
@@ -31,7 +30,6 @@ export interface LoadOptions {
   /** By the path of a file: how it ended a process. */
   without: Record<string, string>;
   scopes: AsyncLocalStorage<Scope>;
-  log: Logger;
   /** Awaited before each file is loaded. */
   onFile?: (file: string) => unknown;
 }
@@ -78,7 +76,7 @@ const shape = z.strictObject({
 
 /** Throws ConfigError if the folder cannot be read. */
 export async function loadHandlers(folder: string, options: LoadOptions) {
-  const { replay, without, scopes, log, onFile } = options;
+  const { replay, without, scopes, onFile } = options;
   resolveKitEverywhere();
   const handlers: Loaded[] = [];
   const faults = new Map<string, string>();
@@ -91,7 +89,6 @@ export async function loadHandlers(folder: string, options: LoadOptions) {
       const handler = { ...checkHandler(await importAlone(file, scopes), nameOf(file), replay), file };
       const other = handlers.find(({ name }) => name === handler.name)?.file;
       if (other) throw fieldFault('name', `is named ${handler.name}, like ${other}: give it another name`);
-      warnOfTypes(handler, log);
       handlers.push(handler);
     } catch (error) {
       faults.set(file, faultOf(error, file));
@@ -167,17 +164,6 @@ function shapeFault(issue: z.core.$ZodIssue | undefined): Error {
   const remedy =
     issue?.code === 'unrecognized_keys' ? 'is no field of a handler: correct or remove it' : issue?.message;
   return fieldFault(String(field), `${[field, ...more].join('.')}: ${remedy}`);
-}
-
-function warnOfTypes({ name, on }: Loaded, log: Logger): void {
-  const known = ['*', ...knownTypes()];
-  for (const type of on === '*' ? [] : on) {
-    if (!known.includes(type))
-      log.warn(
-        { handler: name, type },
-        'a handler waits for a type that is not in src/events.ts: correct it, or add it',
-      );
-  }
 }
 
 /** The place and the error, in one line for people. The place may be in a file that the handler's file imports. */

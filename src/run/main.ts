@@ -5,7 +5,7 @@ import { url as inspectorUrl } from 'node:inspector';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
-import { loadConfigOfRun, readEnv } from '../config.ts';
+import { loadConfigOfRun } from '../config.ts';
 import { say, type RunArgs } from '../processes/channel.ts';
 import { beginChild, onOrders } from '../processes/child.ts';
 import { createService } from '../service/service.ts';
@@ -27,7 +27,7 @@ let suspects = 0;
 beginChild(() => suspects);
 const args = JSON.parse(process.argv[2] ?? '') as RunArgs;
 const isLive = args.role === 'live';
-const config = loadConfigOfRun(readEnv());
+const config = loadConfigOfRun(process.env);
 const log = createLog(args.role === 'live' ? 'run' : args.role, config.LOG_LEVEL);
 const scopes = new AsyncLocalStorage<Scope>();
 traceErrors({ scopes, log });
@@ -38,7 +38,6 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
   replay: config.API_KEY !== undefined,
   without: args.without,
   scopes,
-  log,
   onFile: (file) => say({ type: 'loading', file }),
 });
 // While a developer is at a breakpoint, the attempt must not time out.
@@ -78,8 +77,10 @@ await say({ type: 'ready' });
 
 async function rerun(planner: Planner, spare: number[]): Promise<boolean> {
   const page = await reruns.page(spare);
-  if (page) await reruns.apply(boot, page, planner.again(page.handler, page.events));
-  return page !== null;
+  if (!page) return false;
+  const { tasks, passed } = planner.again(page.handler, page.events);
+  await reruns.apply(boot, { ...page, events: page.events.slice(0, passed) }, tasks);
+  return true;
 }
 
 /** The live process sets up the handlers' tables, and registers the handlers. Returns their ids by name. */
@@ -120,6 +121,7 @@ function onBegin(handler: Loaded): void {
 }
 
 async function stop(): Promise<void> {
+  idleSince = Infinity;
   try {
     await runner.drain(DRAIN_MS);
   } catch (error) {

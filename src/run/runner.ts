@@ -32,6 +32,7 @@ export class Runner {
   readonly #planner: Planner;
   readonly #throttle: ReturnType<typeof createThrottle>;
   readonly #loop: Loop;
+  readonly #cache = createEventCache();
   #claim = 1;
   #turnedAt = -Infinity;
   #paceMs = PACE.leastMs;
@@ -39,7 +40,7 @@ export class Runner {
   #draining = false;
 
   constructor(options: RunnerOptions) {
-    const cache = createEventCache();
+    const cache = this.#cache;
     this.#options = options;
     this.#throttle = createThrottle(() => options.clock.monotonic());
     this.#planner = new Planner({ ...options, cache });
@@ -94,6 +95,7 @@ export class Runner {
     const claim = this.#claim;
     const result = await store.turn({ boot, look, ended, fanOut, rooms: this.#rooms(), claim, suspects });
     this.#claim += result.claims.length;
+    this.#cache.forget(result.erased);
     if (result.fenced > 0) log.warn({ outcomes: result.fenced }, 'outcomes came too late and were not written');
     this.#options.onTurn?.(result);
     return result;

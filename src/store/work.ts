@@ -122,6 +122,8 @@ export interface TurnResult {
   nextAt: number | null;
   /** The number of outcomes whose claim no longer held. They changed nothing. */
   fenced: number;
+  /** Events that were ever erased. If it has grown, a body that is kept in memory may be erased by now. */
+  erased: number;
   /** How many processes for suspects must run. */
   suspects: number;
   /** Handlers that claimed fewer tasks than they had room for. */

@@ -6,6 +6,7 @@ import { define, integer, orElse, type EventType, type Named } from '../base/def
 export let typesFault: unknown;
 const none = (error: unknown) => ((typesFault = error), {} as typeof import('../events.ts'));
 const { eventTypes: yours } = await import('../events.ts').catch(none);
+if (!yours) typesFault ??= new Error('src/events.ts exports no eventTypes: put them back');
 
 const eventTypes = {
   ...yours,

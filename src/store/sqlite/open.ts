@@ -4,7 +4,7 @@ import Database from 'better-sqlite3';
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { systemClock, type Clock } from '../../base/clock.ts';
-import { describe } from '../../base/errors.ts';
+import { describe, orUndefined } from '../../base/errors.ts';
 import { StoreError, type Store } from '../store.ts';
 import { createBoots } from './boots.ts';
 import { Claiming } from './claim.ts';
@@ -76,6 +76,8 @@ function create(db: Db): void {
   if (version > SCHEMA)
     throw new StoreError('newer', `a newer kit has changed the store to schema ${version}: start that kit`);
   if (version === SCHEMA || db.raw.readonly) return;
+  if (db.value<number>('select count(*) from sqlite_schema').get() !== 0)
+    throw new StoreError('damaged', `${db.raw.name} is the database of another program: see DATABASE_URL`);
   const schema = readFileSync(new URL('schema.sql', import.meta.url), 'utf8');
   db.raw.exec(`begin immediate; ${schema}; pragma user_version = ${SCHEMA}; commit`);
 }
@@ -103,11 +105,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
   let current = openSqlite(file, options);
   const { ino, dev } = statSync(file);
   return {
-    store: {
-      get ingest() {
-        return current.ingest;
-      },
-    },
+    store: { ingest: { accept: (batch) => current.ingest.accept(batch) } },
     newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
     check() {
       const now = statSync(file, { throwIfNoEntry: false });
@@ -116,7 +114,9 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
     makeRoom: () => rmSync(`${file}-ballast`, { force: true }),
     reopen() {
       const before = current;
-      current = openSqlite(file, options);
+      const fresh = orUndefined(() => openSqlite(file, options));
+      if (!fresh) return;
+      current = fresh;
       // Closed last: otherwise a new file in the place of ours could get the same inode, and `check` would take it for ours.
       before.close();
     },

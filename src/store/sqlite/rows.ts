@@ -17,3 +17,17 @@ export const EVENT = `e.seq, cast(e.cursor as text) as cursor, e.id, e.type, e.s
   e.received_at as receivedAt, e.origin, cast(e.body as text) as body`;
 
 export const toEvent = (row: EventRow): StoredEvent => ({ ...row, origin: originOf(row.origin) });
+
+const PAGE_BYTES = 2 ** 20;
+
+/** Reads rows until their bodies have about a mebibyte. `isCut`: there may be more rows. */
+export function pageOf(rows: Iterable<EventRow>): { events: StoredEvent[]; isCut: boolean } {
+  const events: StoredEvent[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    events.push(toEvent(row));
+    bytes += row.body?.length ?? 0;
+    if (bytes > PAGE_BYTES) return { events, isCut: true };
+  }
+  return { events, isCut: false };
+}

@@ -7,12 +7,12 @@ import type { Claiming } from './claim.ts';
 import type { createCounters, Counters } from './counters.ts';
 import type { Db } from './database.ts';
 import { NEVER, type Lanes, type Tasks } from './lanes.ts';
-import { EVENT, toEvent, type EventRow } from './rows.ts';
+import { EVENT, pageOf, toEvent, type EventRow } from './rows.ts';
 import type { Settle } from './settle.ts';
 import type { State } from './state.ts';
 
-/** The most events that a handler takes up in one turn, and about how many bytes. */
-const PAGE = { events: 256, bytes: 2 ** 20 };
+/** Events that a handler takes up in one turn. */
+const PAGE = 256;
 
 export interface TurnParts {
   clock: Clock;
@@ -25,14 +25,14 @@ export interface TurnParts {
   claiming: Claiming;
 }
 
-type Claimed = Omit<TurnResult, 'fenced' | 'suspects'>;
+type Claimed = Omit<TurnResult, 'fenced' | 'erased' | 'suspects'>;
 
 const statements = (db: Db) => ({
   handlers: db.sql<Omit<HandlerRow, 'paused'> & { paused: number }>(
     "select id, name, position, paused from handlers where state = 'loaded' order by id",
   ),
   newest: db.value<number>('select coalesce(max(seq), 0) from events'),
-  page: db.sql<EventRow>(`select ${EVENT} from events e where seq > ? order by seq limit ${PAGE.events}`),
+  page: db.sql<EventRow>(`select ${EVENT} from events e where seq > ? order by seq limit ${PAGE}`),
   event: db.sql<EventRow>(`select ${EVENT} from events e where seq = ?`),
   /** When the first event after a handler's position was received. Later events were received later. */
   receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
@@ -77,7 +77,12 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
         const result = turn.suspects ? this.#claimSuspect(turn, now) : this.#claim(turn, now);
         counts.write();
         const wanted = turn.rooms.map(({ handler }) => handler);
-        return { ...result, suspects: claiming.suspects(wanted, now), fenced };
+        return {
+          ...result,
+          suspects: claiming.suspects(wanted, now),
+          fenced,
+          erased: Number(this.#parts.state.get('erased')),
+        };
       },
       { synced: false },
     );
@@ -88,14 +93,9 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   }
 
   #page(position: number, newest: number): { events: StoredEvent[]; upTo: number } {
-    const events: StoredEvent[] = [];
-    let bytes = 0;
-    for (const row of this.#sql.page.iterate(position)) {
-      events.push(toEvent(row));
-      bytes += row.body?.length ?? 0;
-      if (bytes > PAGE.bytes) return { events, upTo: row.seq };
-    }
-    return { events, upTo: events.length < PAGE.events ? newest : (events.at(-1)?.seq ?? newest) };
+    const { events, isCut } = pageOf(this.#sql.page.iterate(position));
+    const isWhole = !isCut && events.length < PAGE;
+    return { events, upTo: isWhole ? newest : (events.at(-1)?.seq ?? newest) };
   }
 
   #fanOut({ fanOut, rooms }: Turn, counts: Counters): void {
