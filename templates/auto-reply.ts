@@ -8,8 +8,8 @@
 // for the reply in the history (contract 7.3), so neither an unknown outcome nor a crash sends twice. If the history never
 // shows the reply, the task becomes a dead letter: check whether it was sent; if not, answer by hand.
 // A message up to a minute after an answered one gets no reply of its own, and a conversation gets three an hour, so that
-// two bots do not answer each other for ever. Who has opted out (template opt-out) gets none; that handler runs at once,
-// and this one after the order window.
+// two bots do not answer each other for ever. Whoever has opted out (template opt-out) gets none: opt-out runs at once, and
+// this handler after the order window.
 import { defineHandler, ServiceError, Skip, type Context, type KitEvent } from '#kit';
 
 const MINUTE_MS = 60_000;
@@ -25,7 +25,7 @@ export default defineHandler({
   setup: [
     `create table if not exists auto_reply (
       session_id text, peer text, key text, at bigint not null, primary key (session_id, peer, key))`,
-    // Of the template opt-out. It stays empty without that handler.
+    // The table of the template opt-out. Without that handler it stays empty.
     `create table if not exists opt_out (
       peer text primary key, state text not null, word_cursor bigint not null)`,
   ],
@@ -48,7 +48,7 @@ async function sendReply({ data, createdAt }: Received, ctx: Context): Promise<v
   const at = Date.parse(createdAt);
   const within = 'select at from auto_reply where session_id = ? and peer = ? and at > ?';
   const replies = await ctx.read(within, session_id, from, at - 60 * MINUTE_MS);
-  if (replies.length >= 3) throw new Skip('this conversation got its replies of the hour');
+  if (replies.length >= 3) throw new Skip('this conversation has had its replies of this hour');
   if (replies.some((reply) => Number(reply['at']) > at - MINUTE_MS)) throw new Skip('a reply to this burst was sent');
 
   const text = 'Thank you for your message. We will answer soon.';
@@ -56,12 +56,12 @@ async function sendReply({ data, createdAt }: Received, ctx: Context): Promise<v
   const { quoteId } = await ctx.service.quote(OPERATION, reply);
   const out = await ctx.read("select 1 from opt_out where peer = ? and state = 'out'", from);
   if (out.length > 0) throw new Skip('the writer has opted out');
-  // It throws if this attempt has timed out, so of two attempts that overlap, only one sends.
+  // `note` throws if this attempt has timed out, so of two attempts that overlap, only one sends.
   await ctx.note('begun', true);
   try {
     await ctx.service.send(reply, { quoteId });
   } catch (error) {
-    // Without doubt nothing was sent, so the next attempt may send.
+    // It is certain that nothing was sent, so the next attempt may send.
     if (error instanceof ServiceError && !error.uncertain) await ctx.note('begun', false);
     throw error;
   }
@@ -74,5 +74,7 @@ async function findReply({ data }: Received, { service, idempotencyKey }: Contex
     for await (const message of service.items('ListMessages', { conversation_id: id }))
       if (message['idempotency_key'] === idempotencyKey) return;
   }
-  throw new Error('begun, but not in the history: check whether it was sent, see the header of this handler');
+  throw new Error(
+    'the send was begun, but is not in the history: check whether it was sent, see the header of this handler',
+  );
 }

@@ -3,8 +3,9 @@
 // Needs: FORWARD_URL and FORWARD_SECRET.
 // Assumed: nothing of the service.
 // X-Signature is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex. The endpoint checks it before it reads
-// the body. It can get an event twice, with the same Idempotency-Key, if `run` ends after its answer.
-// Retried are: no answer, 5xx, 408, 425, and 429 after its Retry-After. Any other 4xx is a dead letter.
+// the body. It can get an event twice, with the same Idempotency-Key, if `run` ends after the endpoint has answered.
+// The kit retries after no answer, 5xx, 408 and 425, and after 429 when its Retry-After is over. Any other 4xx is a dead
+// letter.
 import { createHmac } from 'node:crypto';
 import { Dead, defineHandler, RetryAfter } from '#kit';
 

@@ -3,7 +3,7 @@
 // Lane: none, because notices need no order. Freshness: ten minutes, because later a person has seen the message.
 // Needs: NOTIFY_URL, the address of an incoming webhook.
 // Assumed: nothing of the service. Slack reads `text`, Discord reads `content`.
-// A notice can come twice, if `run` ends after the answer.
+// A notice can come twice, if `run` ends after the channel has answered.
 import { Dead, defineHandler, RetryAfter } from '#kit';
 
 export default defineHandler({

@@ -2,7 +2,7 @@
 // Whatever sends asks this table first, as auto-reply does: `select 1 from opt_out where peer = ? and state = 'out'`.
 // Lane: the conversation. Freshness: any age, because an opt-out does not expire.
 // Needs: nothing.
-// Assumed: `from` is the same address at each of your numbers, so that an opt-out is for all of them.
+// Assumed: a person has the same `from` at each of your phone numbers, so that an opt-out is for all of them.
 // A message counts if it is only the word; case, accents and punctuation do not matter. A word in a group does not count.
 // The word with the highest cursor wins, so redeliveries, late events and reruns change nothing.
 import { defineHandler, Skip } from '#kit';
@@ -25,7 +25,7 @@ export default defineHandler({
     const state = OUT.includes(word) ? 'out' : 'in';
     ctx.log.info({ state }, 'opt-out changed');
     await ctx.complete(async (tx) => {
-      // What `npx kit trigger` sends has no cursor, so it changes only what has none either.
+      // An event without a cursor, as `npx kit trigger` sends it, changes only a row that was written without one.
       await tx.run(
         `insert into opt_out values (?, ?, ?) on conflict (peer) do update
          set state = excluded.state, word_cursor = excluded.word_cursor

@@ -3,7 +3,7 @@
 // Needs: an API key with product:inbox. MEDIA_DIR is the folder, by default data/media.
 // Assumed: the history shows the message under its `message_id`, as `id` or `provider_message_id`, and its
 // `media.media_asset_id` (contract 2.8) is the id of GET /media/{id} (4.3). The writer's `from` is the conversation's
-// `chat_jid` or `peer_phone` (2.9), but for groups, which are skipped. A message of type `text` has no media.
+// `chat_jid` or `peer_phone` (2.9), except in groups, which are skipped. A message of type `text` has no media.
 // A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. It is
 // written beside its place, synced and renamed. After a crash, delete what ends in .part.
 import { hash, randomUUID } from 'node:crypto';
@@ -30,7 +30,7 @@ export default defineHandler({
   ],
   async handle(event, ctx) {
     const { is_group, message_type, message_id } = event.data;
-    if (is_group || message_type === 'text') throw new Skip('no media, or of a group');
+    if (is_group || message_type === 'text') throw new Skip('the message is a text, or of a group');
     const id = await mediaOf(event, ctx);
     if (typeof id !== 'string' || id === '') throw new Skip('the message has no media');
     const { body, headers } = await ctx.service.media(id);
@@ -76,7 +76,7 @@ async function save(body: ReadableStream<Uint8Array>, file: string, signal: Abor
   } finally {
     await rm(part, { force: true });
   }
-  // So that the file keeps its name after a power failure.
+  // The folder is synced, so that the file keeps its name after a power failure.
   await using directory = await open(folder);
   await directory.sync();
   return bytes;

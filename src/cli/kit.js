@@ -3,7 +3,7 @@
 import process from 'node:process';
 
 if (Number(process.versions.node.split('.')[0]) < 24) {
-  console.error(`This needs Node 24 or newer, and runs on ${process.version}: npm ci, then npx kit`);
+  console.error(`This needs Node 24 or newer, and runs on ${process.version}: run npm ci, then npx kit`);
   process.exit(78);
 }
 await import('./main.ts');

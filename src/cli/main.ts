@@ -25,7 +25,7 @@ import { shown, textOf } from './table.ts';
 const BUSY_MS = 5_000;
 const TOOLS = new URL('../tools/commands/', import.meta.url);
 
-/** With those that are no operations of the API, because they need no store. The image has no tools. */
+/** All operations, and the commands that the API lacks, because they need no store. The container image has no tools. */
 async function allCommands(): Promise<Operation[]> {
   if (!existsSync(TOOLS)) return [...OPERATIONS, restore];
   const { create } = await import('../tools/commands/new.ts');
@@ -65,7 +65,9 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
   );
   const { first = [] } = operation;
   if (parsed.positionals.length > first.length)
-    throw new Refused(`${operation.name} does not take ${parsed.positionals.join(' ')}: its options have names`);
+    throw new Refused(
+      `${operation.name} does not take ${parsed.positionals.join(' ')}: its arguments are options with names`,
+    );
   for (const [n, value] of parsed.positionals.entries()) args[first[n] ?? ''] = value;
   return { args, json: json === true };
 }
@@ -73,7 +75,7 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
 async function run(operation: Operation, given: string[]): Promise<number> {
   const { args, json } = read(operation, given);
   const asked = checked(operation, args);
-  // A fault of another variable hides no store.
+  // Only DATABASE_URL is read, so that a fault of another variable does not hide the store.
   const path = (): string => loadConfigOfRun({ DATABASE_URL: readEnv()['DATABASE_URL'] }).storePath;
   const store = OPERATIONS.includes(operation) ? open(path()) : undefined;
   const own = { clock, disk: () => diskOf(path()), version: VERSION, config: () => loadConfig(readEnv()) };
@@ -121,6 +123,6 @@ function complain(text: string, code: number, more = ''): number {
   return code;
 }
 
-// Whoever reads has read enough, like `head`.
+// The reader of the output has read enough and closed it, like `head`.
 process.stdout.on('error', () => process.exit(EXIT.done));
 process.exitCode = await main(process.argv.slice(2));

@@ -21,7 +21,7 @@ export const restore = define({
     const { storePath: store } = config();
     if (!existsSync(backup)) throw new Refused(`there is no file ${backup}`);
     const lock = lockBeside(store);
-    // While it is there, no kit starts.
+    // While this file exists, no kit starts.
     const fresh = `${store}-restoring`;
     const old = `${store}.before-${(iso(clock.now()) ?? '').slice(0, 19).replaceAll(':', '-')}`;
     copy(backup, fresh);
@@ -32,12 +32,12 @@ export const restore = define({
     renameSync(fresh, store);
     lock.close();
     const words =
-      'Start the kit: replay fetches what came since, and handlers run on it again. What was erased or paused since the backup is so no more';
+      'Start the kit: replay fetches what came since the backup, and handlers run on it again. Erasures and pauses since the backup are undone: repeat them';
     return { store, old: existsSync(old) ? old : null, words };
   },
 });
 
-/** With its log, as one file. Throws Refused, and then there is no copy. */
+/** Copies a store and its WAL into one file. If it throws Refused, there is no copy. */
 function copy(from: string, to: string): true {
   rmSync(to, { force: true });
   try {

@@ -1,6 +1,6 @@
 // Results as text for a terminal.
 
-/** Rows as a table; values by name line by line, and what is inside them further in. */
+/** An array of objects as a table; an object as one line per field, with lists indented. */
 export function textOf(result: unknown): string {
   if (!Array.isArray(result)) return linesOf(result as Record<string, unknown>);
   if (result.length === 0) return 'nothing';
@@ -25,7 +25,7 @@ function tableOf(rows: Record<string, unknown>[]): string {
   return cells.map((row) => padded(row).trimEnd()).join('\n');
 }
 
-/** What strangers wrote stays on its line. */
+/** A value on one line, even if strangers wrote line breaks into it. */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return '';
   if (typeof value === 'string') return value.replaceAll(/\s+/g, ' ');
@@ -39,10 +39,10 @@ function cell(value: unknown): string {
 
 const worded = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-/** Characters that could control a terminal or reorder a line, but not the joiners of emoji. */
+/** Characters that could control a terminal or reorder a line, but not tabs, line ends and the joiners of emoji. */
 const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** Text from outside, safe on a terminal. JSON stays the same JSON. */
+/** Makes text from outside safe on a terminal. JSON keeps its meaning. */
 export function shown(text: string): string {
   const hidden = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return text.replaceAll(UNSEEN, (sign) => sign.split('').map(hidden).join(''));

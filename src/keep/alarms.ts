@@ -1,5 +1,5 @@
-// Judges the facts again and again, posts alarms when one is raised, each day while it stands, and when it is over, and
-// writes down which stand.
+// Every five seconds: judges the facts and stores which alarms stand. Posts an alarm when it is raised, when its level has
+// changed, once a day while it stands, and when it is over.
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { alarmsOf } from '../operations/alarms.ts';
@@ -12,7 +12,7 @@ import { logBytes } from './checkpoint.ts';
 import type { Keep, Step } from './keep.ts';
 
 const STEP_MS = 5_000;
-/** Until an alarm that was not taken is posted again. */
+/** The wait before an alarm that ALERT_URL has refused is posted again. */
 const AGAIN_MS = 60_000;
 
 type Standing = Alarm & { postedAt: number | null };
@@ -32,11 +32,11 @@ export function createAlarms({ db, config, log }: Keep): Step {
     if (why) log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm');
     return why === null;
   }
-  /** Kept here, because a full disk takes no word of them. Undefined: those of the store. */
+  /** In memory, because a full disk cannot store them. Undefined: use the stored ones. */
   let standing: Standing[] | undefined;
   const refusedAt = new Map<string, number>();
 
-  /** Its own time, if it was posted now. An alarm that ALERT_URL does not take holds up no other. */
+  /** Posts the alarm if it is due, and sets `postedAt`. A refused alarm delays no other. */
   async function told(alarm: Standing): Promise<Standing> {
     const key = keyOf(alarm);
     const isKnown = alarm.postedAt !== null && db.clock.now() - alarm.postedAt <= DAY_MS;
@@ -52,13 +52,13 @@ export function createAlarms({ db, config, log }: Keep): Step {
     const list = alarmsOf(facts, diskOf(config.storePath)).map(({ name, about, level, text }) => {
       const known = before.find((one) => keyOf(one) === keyOf({ name, about }));
       if (!known) log.warn({ alarm: name, about, level }, text);
-      // One that has become worse is told again.
+      // An alarm whose level has changed is posted again.
       return { name, about, level, text, postedAt: known?.level === level ? known.postedAt : null };
     });
     const over = before.filter((one) => !list.some((alarm) => keyOf(alarm) === keyOf(one)));
     for (const { name, about } of over) log.info({ alarm: name, about }, 'the alarm is over');
     standing = list;
-    // That it is over is posted once, taken or not.
+    // The end of an alarm is posted once, even if ALERT_URL refuses it.
     const ended = over.filter(({ postedAt }) => postedAt !== null);
     await Promise.all(ended.map((alarm) => isTaken(alarm, `Over: ${alarm.text.split(/[:.](?= )/)[0]}`, 'over')));
     standing = await Promise.all(list.map(told));
@@ -71,7 +71,7 @@ const RAISE = `insert into alarms (name, about, level, text, raised_at, posted_a
   values (@name, @about, @level, @text, @now, @postedAt)
   on conflict (name, about) do update set level = excluded.level, text = excluded.text, posted_at = excluded.posted_at`;
 
-/** These alarms stand, and no others. */
+/** Stores these alarms, and deletes all others. */
 function write(db: PeopleStore, list: Standing[]): Promise<void> {
   return db.write(async (tx) => {
     for (const { name, about } of await tx.all<Alarm>('select name, about from alarms'))

@@ -1,4 +1,4 @@
-// A backup each day, if BACKUP_DIR is set. After a failure it is tried again each hour.
+// Makes a backup each day, if BACKUP_DIR is set. After a failure it tries again each hour.
 import { describe } from '../base/errors.ts';
 import { backupOf, DAY_MS, HOUR_MS, MINUTE_MS } from '../operations/judge.ts';
 import { copyStore } from '../operations/store/copy.ts';

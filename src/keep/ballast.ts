@@ -1,5 +1,5 @@
-// A file beside the store that keeps room free. Whoever finds the disk full deletes it, so that pruning and the next
-// deliveries work while a person makes room; then it is written again.
+// Keeps a reserve file beside the store. A process that finds the disk full deletes the file, so that pruning and the next
+// deliveries work while a person makes room. When there is room, the file is written again.
 import { appendFileSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
@@ -25,7 +25,7 @@ function write(path: string): void {
     const part = Buffer.alloc(MIB);
     for (let bytes = 0; bytes < BYTES; bytes += MIB) appendFileSync(path, part);
   } catch {
-    // A quota may leave less than the disk has.
+    // A quota may allow less than the disk has free.
     rmSync(path, { force: true });
   }
 }

@@ -1,15 +1,14 @@
-// Checkpoints: the log's pages go into the store's file, so that the log stays short and reading stays fast. Little and
-// often, because the log's own syncs wait behind what the disk still has to write.
+// Checkpoints copy pages from SQLite's WAL file into the store's file, so that the WAL stays short and reads stay fast. They
+// are small and frequent, because each sync of the WAL waits until the disk has written what came before.
 import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { PeopleStore } from '../operations/store/open.ts';
 
-/** Bytes. With a log above `restart` writers wait for a moment, so that it begins anew; a file above `cut` is cut off. */
+// Bytes. From a WAL file of `passive` on, pages are copied. From `restart` used bytes on, writers wait for a moment, so that
+// the WAL begins anew. A WAL file of `cut` or more is truncated.
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
-/**
- * Until the next look while the log grows, and while it rests; until writers are held up again, and after that was in
- * vain, because a reader pins a snapshot.
- */
+// Milliseconds until the next look: `busy` while the WAL grows, `idle` while it does not, `vain` if a reader has prevented a
+// restart. `restart`: the least time between two restarts.
 const WAIT_MS = { busy: 50, idle: 250, restart: 1_000, vain: 2_000 };
 
 const sync = promisify(fdatasync);
@@ -27,8 +26,8 @@ export function createCheckpoints(
     if (bytes < LOG.passive) return WAIT_MS.idle;
     const used = (await checkpoint('passive')) ?? bytes;
     const waitMs = used === last ? WAIT_MS.idle : WAIT_MS.busy;
-    // A passive checkpoint among writers syncs nothing. Without this, the next one would do it while it holds the lock. It
-    // also meets an error of this one.
+    // A passive checkpoint among writers does not sync the store. Without this sync, the next checkpoint would sync it while
+    // holding the lock. That checkpoint also reports an error which this sync meets.
     if (used !== last) await sync(opened).catch(() => {});
     last = used;
     if ((used < LOG.restart && bytes < LOG.cut) || performance.now() < restartAt) return waitMs;

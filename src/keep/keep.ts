@@ -1,4 +1,4 @@
-// What each part of `keep` gets, and when it works again: every part is a step that returns the milliseconds until the next.
+// What each part of `keep` gets. Every part is a step, which returns the milliseconds until it runs again.
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import type { PeopleStore } from '../operations/store/open.ts';

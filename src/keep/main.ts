@@ -1,5 +1,5 @@
-// The process that keeps the store well and shows it: it fetches what webhooks missed, prunes, checkpoints, samples, raises
-// alarms, and serves the API.
+// The process `keep`: fetches what webhooks missed, prunes, makes checkpoints, samples and backups, raises alarms, and
+// serves the page and the API.
 import type { Server } from 'node:http';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
@@ -20,9 +20,9 @@ import { createCheckpoints } from './checkpoint.ts';
 import { createPruning } from './prune.ts';
 import { createSamples } from './samples.ts';
 
-/** After a fault of the store that may pass. */
+/** The wait after a fault of the store. */
 const FAULT_MS = 1_000;
-/** Until the ops port is tried again. */
+/** The wait before the ops port is tried again. */
 const OPS_MS = 10_000;
 
 beginChild();
@@ -33,7 +33,7 @@ const store = openSqlite(path);
 const db = openForPeople(store.db, new Db(path, { readonly: true }));
 const parts = { db, config, log };
 
-/** The store's faults pass, or `receive` tells of them. */
+/** A fault of the store is temporary, or `receive` reports it. */
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
   if (error.code === 'full') makeRoom(path);
@@ -55,7 +55,7 @@ const reconciler = config.API_KEY
 if (!reconciler)
   await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
 let ops: Server | undefined;
-// A predecessor that has not ended yet may hold the port.
+// The previous `keep` may still hold the port.
 const opening = startLoop(async () => {
   ops ??= await startOps(parts).catch((error: unknown) => {
     log.error({ why: describe(error).message }, 'the ops port cannot be opened: there is no page and no API');

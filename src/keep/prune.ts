@@ -1,5 +1,5 @@
-// Prunes what is older than RETENTION_DAYS, a page at a time: what replay and every handler have passed, and has no waiting
-// task. It stops if the clock is wrong, because it goes by time.
+// Removes events older than RETENTION_DAYS, a page at a time, if replay and every handler have passed them and none of their
+// tasks waits. Removes nothing while the clock may be wrong, because ages would be wrong too.
 import { iso } from '../base/clock.ts';
 import { DAY_MS, HOUR_MS } from '../operations/judge.ts';
 import { moveCounts } from '../operations/store/counts.ts';
@@ -11,9 +11,9 @@ import { STATES } from '../store/sqlite/counters.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Keep, Step } from './keep.ts';
 
-/** Between two pages, for deliveries. */
+/** The pause between two pages, in which deliveries get the lock. */
 const PAUSE_MS = 50;
-/** Events of a page. */
+/** Events in a page. */
 const PAGE = 500;
 
 interface Page {
@@ -29,7 +29,7 @@ const OLD = `select seq, cast(cursor as text) as cursor from events e
     and (e.cursor is null or e.cursor <= cast(@watermark as bigint) or cast(@watermark as bigint) is null)
     and not exists (select 1 from tasks t where t.event = e.seq and t.state = 0)`;
 
-/** The clock is more than a day ahead of the newest event and of the last prune. */
+/** True: the clock is more than a day ahead of the newest event and of the last prune. */
 export function isTooFar(now: number, newestAt: number | null, lastAt: number | null): boolean {
   const known = Math.max(newestAt ?? -Infinity, lastAt ?? -Infinity);
   return known !== -Infinity && now - known > DAY_MS;
@@ -43,7 +43,7 @@ export function createPruning({ db, config, log }: Keep): Step {
     const lastAt = typeof state['pruned_at'] === 'number' ? state['pruned_at'] : null;
     if (isTooFar(now, newestAt, lastAt)) {
       const known = iso(Math.max(newestAt ?? 0, lastAt ?? 0));
-      const words = 'nothing is pruned now: the clock is a day ahead of what is known, or nothing came for a day';
+      const words = 'nothing is pruned now: the clock is over a day ahead of the newest event and the last prune';
       log.warn({ now: iso(now), known }, words);
       return HOUR_MS;
     }
@@ -56,9 +56,9 @@ export function createPruning({ db, config, log }: Keep): Step {
 }
 
 /**
- * Looks at a page of events after the number `after`, and removes those that were received before this time, are passed by
- * replay and every handler, and have no waiting task. Resolves with the number that it came to. Null: to the end, for
- * events come in the order of their receipt.
+ * Takes the page of events numbered above `after`, and removes those that were received before `before`, that replay and
+ * every handler have passed, and that have no waiting task. Resolves with the page's last number. Null: no later event is
+ * old enough, because events are numbered in the order of their receipt.
  */
 export async function prune(db: Database, before: number, after = 0): Promise<number | null> {
   const page = `select max(seq) as "to", count(*) as rows, min(received_at) as oldest
@@ -68,7 +68,7 @@ export async function prune(db: Database, before: number, after = 0): Promise<nu
   if (rows === PAGE && Number(oldest) < before) return to;
   await db.run('delete from quarantine where received_at < @before', { before });
   const floor = await stateOf<Cursor>(db, 'floor');
-  // Above the floor a lane still says what is late.
+  // A lane above the floor stays: its `done_cursor` still tells which tasks are late.
   const lanes = `delete from lanes where id > @from and id <= @to and due_at is null and boot is null
     and done_cursor <= cast(@floor as bigint)
     and not exists (select 1 from tasks t where t.lane = lanes.id and t.state = 0)`;

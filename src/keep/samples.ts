@@ -1,4 +1,4 @@
-// One row a minute of what the charts show, for a week.
+// Stores what the charts show, one row a minute, and keeps the rows for a week.
 import { DAY_MS, MINUTE_MS, refusedIn, totalOf } from '../operations/judge.ts';
 import { readFacts } from '../operations/store/facts.ts';
 import type { Sample } from '../operations/store/shapes.ts';

@@ -1,4 +1,4 @@
-// The rules of the alarms: what stands now, each with its remedy. Pure. One fault raises one alarm.
+// The rules of the alarms: which stand now, each with its remedy. Pure functions. One fault raises one alarm.
 import { commandOf, type Remedy } from './define.ts';
 import {
   backupOf,
@@ -16,11 +16,11 @@ import {
 } from './judge.ts';
 import type { Alarm, Disk, Facts, HandlerFacts } from './store/shapes.ts';
 
-/** The service switches the webhook off at 15 (contract 3.2). */
+/** Failed deliveries in a row. At 15 the service switches the webhook off (contract 3.2). */
 const FAILURES = { warning: 3, critical: 10, off: 15 };
 const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000 };
 
-/** Bytes. */
+/** Bytes: a larger WAL file, or less free disk, raises an alarm. */
 const LOG = 64 * 2 ** 20;
 const DISK = 256 * 2 ** 20;
 
@@ -46,7 +46,7 @@ function alarm(name: string, level: Alarm['level'], text: string, remedy: Remedy
 const does = (operation: string, args: Remedy['args'] = {}): Remedy => ({ operation, args });
 const mib = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
-/** Work that is due waits because its process is down. */
+/** Work has been due for some time, and `run` is down. */
 function ofProcesses(facts: Facts): Told[] {
   const { processes } = kitOf(facts);
   const waits = facts.handlers.some(({ dueSince }) => dueSince !== null && facts.at - dueSince > LATE_MS.process);
@@ -59,7 +59,7 @@ function ofDeliveries(facts: Facts): Told[] {
   if (failures < FAILURES.warning) return [];
   const off =
     failures >= FAILURES.off
-      ? ' If the service sent them, it has switched the webhook off by now: enable it there afterwards.'
+      ? ' If the service sent them, it has switched the webhook off: correct this, then enable the webhook at the service.'
       : '';
   const level = failures >= FAILURES.critical ? 'critical' : 'warning';
   return [alarm('deliveries_refused', level, `${refusedWords(facts)}${off}`)];
@@ -69,7 +69,7 @@ function ofHistory(facts: Facts): Told[] {
   const { state, reason, lastAt } = reconcileOf(facts);
   const found: Told[] = [];
   if (state === 'stopped') {
-    const words = `History is not read: ${reason ?? 'the service refuses it'}. Send SIGHUP, or if the key is right again`;
+    const words = `History is not read: ${reason ?? 'the service refuses it'}. Correct it and send SIGHUP, or try again`;
     found.push(alarm('replay_stopped', 'critical', words, does('reconcile')));
   } else if (state === 'backing-off' && facts.at - (lastAt ?? 0) > LATE_MS.strict) {
     const when = lastAt === null ? 'never read' : `last read ${duration(facts.at - lastAt)} ago`;
@@ -83,13 +83,14 @@ function ofHistory(facts: Facts): Told[] {
     found.push(alarm('gap', 'critical', `${words}. Fill it, then close it`, does('reconcile', { from: gap.after })));
   }
   if (isSilent(facts)) {
-    const words = 'Events come by replay and none by webhook: the webhook is off or unreachable. See it at the service';
+    const words =
+      'Events come by replay and none by webhook: the webhook is off or unreachable. Check it at the service';
     found.push(alarm('webhook_silent', 'critical', words));
   }
   return found;
 }
 
-/** Strict tasks wait for what replay does not show. */
+/** Strict tasks wait for events that replay does not show. */
 function ofHeld({ handlers, at }: Facts): Told[] {
   const { name, heldSince = null } = handlers.toSorted((a, b) => (a.heldSince ?? at) - (b.heldSince ?? at))[0] ?? {};
   if (name === undefined || heldSince === null || at - heldSince <= LATE_MS.strict) return [];
@@ -97,7 +98,7 @@ function ofHeld({ handlers, at }: Facts): Told[] {
   return [alarm('replay_behind', 'warning', words, does('tasks', { handler: name, state: 'waiting' }))];
 }
 
-/** Replay brings events that webhooks should have brought. */
+/** True: replay brings events that webhooks should have brought. */
 function isSilent({ state, at }: Facts): boolean {
   const accepted = Number(state['last_accepted_at'] ?? 0);
   const recovered = (state['reconcile'] as { recoveredAt?: number | null } | undefined)?.recoveredAt ?? 0;
@@ -113,7 +114,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
     return [alarm('handler_broken', 'critical', words, null, name)];
   }
   if (state === 'missing') {
-    const words = `${name} has no file any more, and holds pruning back. Put it back, or`;
+    const words = `${name} has no file any more, and holds pruning back. Put the file back, or give the handler up`;
     return [alarm('handler_broken', 'warning', words, does('handlers', { forget: name }), name)];
   }
   const failure = failureOf(handler, at);
@@ -135,15 +136,15 @@ function ofStore(facts: Facts, disk: Disk | null, isKnown: boolean): Told[] {
   }
   const backup = backupOf(facts);
   if (backup && at - (backup.verifiedAt ?? backup.since) > 2 * DAY_MS) {
-    const words = `The last backup is older than two days: ${backup.error ?? 'the kit was down'}`;
+    const words = `No backup was made for two days: ${backup.error ?? 'the kit was down'}`;
     found.push(alarm('backup_failed', 'warning', words, does('backup')));
   }
   if (disk && disk.logBytes > LOG) {
-    const words = `The store's log has ${mib(disk.logBytes)}: another program reads the store for long. End it`;
+    const words = `The store's WAL file has ${mib(disk.logBytes)}: another program has been reading the store for a long time: end it`;
     found.push(alarm('log_large', 'warning', words));
   }
   if (disk && disk.freeBytes < DISK && !isKnown) {
-    const words = `The disk has ${mib(disk.freeBytes)} left. Make room, or lower RETENTION_DAYS`;
+    const words = `The disk has ${mib(disk.freeBytes)} left. Make room; a lower RETENTION_DAYS only stops the store's growth`;
     found.push(alarm('disk_full', 'critical', words));
   }
   return found;

@@ -1,13 +1,13 @@
-// Arguments of operations, as text or JSON gives them, and what people may ask events and tasks for.
+// Arguments that operations share, parsed from text or JSON, and the filters of events and tasks.
 import { z } from 'zod';
 import { parseCursor } from '../wire/cursor.ts';
 
 export const flag = z
   .preprocess((value) => (value === 'true' || value === '' ? true : value), z.boolean())
   .default(false);
-export const limit = z.coerce.number().int().min(1).max(1_000).default(50).describe('so many rows at most');
+export const limit = z.coerce.number().int().min(1).max(1_000).default(50).describe('at most this many rows');
 export const cursorArg = z.string().refine((text) => parseCursor(text) !== undefined, 'must be a cursor: digits');
-/** A day, or a moment; without a zone in UTC. Unix milliseconds. */
+/** A date, or a date and time, in UTC if no zone is given. Parsed into Unix milliseconds. */
 export const timeArg = z
   .union([z.iso.date(), z.iso.datetime({ offset: true, local: true })], 'must be a time, like 2026-01-31T12:00:00Z')
   .transform((text) => Date.parse(/T.*(Z|[+-]\d\d:\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`));
@@ -16,22 +16,22 @@ export const perMinute = z.coerce.number().int().min(1).max(60_000);
 
 const text = z.string().min(1).optional();
 export const eventFilter = z.object({
-  type: text.describe('of the event'),
-  session: text.describe('of the event'),
-  sender: text.describe('exactly'),
-  text: text.describe('anywhere in the body'),
-  since: timeArg.optional().describe('received then or later'),
-  until: timeArg.optional().describe('received then or before'),
-  outcome: stateArg.optional().describe('of any handler'),
-  before: z.coerce.number().int().optional().describe('the number of an event: older ones'),
+  type: text.describe("the event's type"),
+  session: text.describe("the event's session"),
+  sender: text.describe('exactly as in the body'),
+  text: text.describe('found anywhere in the body'),
+  since: timeArg.optional().describe('received at this time or later'),
+  until: timeArg.optional().describe('received at this time or before'),
+  outcome: stateArg.optional().describe('the state of a task of any handler'),
+  before: z.coerce.number().int().optional().describe('only events with a lower seq'),
   limit,
 });
 export const taskFilter = z.object({
   handler: text.describe('its name'),
   state: stateArg.optional(),
-  type: text.describe('of the event'),
-  session: text.describe('of the event'),
-  error: text.describe('how it begins'),
+  type: text.describe("the event's type"),
+  session: text.describe("the event's session"),
+  error: text.describe('how the error begins'),
   event: text.describe('its key, id or cursor'),
   limit,
 });

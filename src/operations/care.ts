@@ -1,4 +1,4 @@
-// What people do for the store: take a person's messages away, and back it up.
+// What people do with the store: erase a person's messages, and back the store up.
 import { z } from 'zod';
 import { define, Refused } from './define.ts';
 import { reconcileOf } from './judge.ts';
@@ -10,25 +10,25 @@ import { tell } from './store/open.ts';
 
 export const erase = define({
   name: 'erase',
-  about: "takes away a person's messages, or what one event holds; ids, times and outcomes stay",
+  about: "erases a person's messages, or the content of one event; ids, times and outcomes stay",
   args: z.object({
-    sender: z.string().trim().min(4).optional().describe('the number or address, as events hold it'),
+    sender: z.string().trim().min(4).optional().describe('the phone number or address, as events hold it'),
     event: z.string().min(1).optional().describe('its key, id or cursor'),
   }),
   access: 'change',
   async run({ db }, { sender, event }) {
     if ((sender === undefined) === (event === undefined))
-      throw new Refused('name whose messages: either --sender or --event');
+      throw new Refused('say what to erase: either --sender or --event');
     const what = event === undefined ? { text: sender ?? '' } : { event: (await eventNamed(db, event)).seq };
     const erased = await eraseEvents(db, what);
-    // Until then the log holds what was erased.
+    // Until the WAL is emptied, it holds what was erased.
     let emptied: number | null = null;
     for (let n = 0; n < 50 && emptied === null; n++) emptied = await db.checkpoint('truncate');
     if (emptied === null)
-      throw new Refused('erased, but not yet in the log: end what reads the store, and erase again');
+      throw new Refused("erased, but the store's WAL file still holds it: end what reads the store, and erase again");
     const mayComeBack = sender !== undefined && reconcileOf(await readFacts(db)).state === 'running';
     const isNothing = erased.events + erased.quarantined === 0;
-    const nothing = 'Nothing holds it now. Is it written as events write it? See npx kit events --text';
+    const nothing = 'No stored event holds it now. Is it written as in the events? See npx kit events --text';
     const words = isNothing
       ? nothing
       : mayComeBack
@@ -50,6 +50,6 @@ export const backup = define({
     const at = clock.now();
     const file = await copyStore(storePath, folder, at);
     await tell(db, 'backup', { since: at, verifiedAt: at, file, error: null });
-    return { file, words: 'It holds messages: keep it as safe as the store. npx kit restore puts it back' };
+    return { file, words: 'The backup holds messages: keep it as safe as the store. npx kit restore puts it back' };
   },
 });

@@ -1,4 +1,4 @@
-// What people change. Nothing is changed without a filter, and many tasks go behind live work.
+// What people change. A change needs an event, a filter or --all. Many tasks at once run again only behind live work.
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, flag, perMinute } from './arguments.ts';
@@ -16,16 +16,16 @@ const some = (about: string) => z.string().min(1).optional().describe(about);
 const ARGS = z.object({
   handler: z.string().min(1).describe('its name'),
   event: some('one event: its key, id or cursor'),
-  type: some('of the event'),
-  session: some('of the event'),
-  error: some('how it begins'),
+  type: some("the event's type"),
+  session: some("the event's session"),
+  error: some('how the error begins'),
   from: cursorArg.optional().describe('from this cursor on'),
   to: cursorArg.optional().describe('up to this cursor'),
-  all: flag.describe('without a filter'),
-  perMinute: perMinute.optional().describe('so many tasks a minute at most'),
+  all: flag.describe('all of them, without a filter'),
+  perMinute: perMinute.optional().describe('at most this many tasks a minute'),
 });
 
-/** Nothing is changed without a word about which. */
+/** Refuses a change that names neither a filter nor --all. */
 function someOf(names: string, { all, ...filter }: Record<string, unknown>): void {
   if (!all && Object.values(filter).every((value) => value === undefined || value === null))
     throw new Refused(`say which: ${names}, or --all`);
@@ -33,55 +33,56 @@ function someOf(names: string, { all, ...filter }: Record<string, unknown>): voi
 
 const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? null;
 
-/** Otherwise what was asked for would wait without a word. */
+/** Refuses a handler that does not work: its tasks would wait, and nobody would notice. */
 async function workingHandler(db: PeopleStore, name: string): Promise<void> {
   const { state, paused, fault } = await handlerNamed(db, name);
   if (paused) throw new Refused(`${name} is paused: npx kit resume ${name} first`);
-  if (state !== 'loaded')
-    throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: put its file right first`);
+  if (state !== 'loaded') throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: correct its file first`);
 }
 
 export const retry = define({
   name: 'retry',
-  about: "a handler's dead letters run again: one --event, those of a filter, or --all, behind live work",
+  about: 'runs dead letters again: --event at once; --all or those of a filter behind live work',
   args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
     await workingHandler(context.db, name);
     if (event !== undefined) {
+      if (all || pace !== null || Object.values(filter).some((value) => value !== undefined))
+        throw new Refused('--event names one task: leave out the other filters, --all and --per-minute');
       const isRetried = await retryTask(context.db, name, (await eventNamed(context.db, event)).seq);
       if (!isRetried)
-        throw new Refused(`${name} has no waiting task and no dead letter of ${event}: see npx kit explain ${event}`);
+        throw new Refused(`${name} has no task of ${event}, or has done it: see npx kit explain ${event}`);
       return { retried: 1 };
     }
     someOf('--event, --error, --type, --session', { ...filter, all });
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
     const rerun = await addRerun(context.db, { ...which, perMinute: pace });
-    return { rerun, words: 'that is its number: the dead letters run again behind live work' };
+    return { rerun, words: "that is the rerun's number; its dead letters run behind live work" };
   },
 });
 
 export const rerun = define({
   name: 'rerun',
-  about: 'a handler gets stored events again, behind live work',
-  args: ARGS.omit({ event: true, error: true }).extend({ stop: flag.describe('ends its reruns and retries') }),
+  about: 'gives a handler stored events again, behind live work',
+  args: ARGS.omit({ event: true, error: true }).extend({ stop: flag.describe('ends its reruns, also those of retry') }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, stop, ...filter }) {
     if (stop) {
       const stopped = await context.db.run(STOP, { name, now: context.clock.now() });
-      return { stopped, words: 'what they have handed out still runs' };
+      return { stopped, words: 'tasks that the reruns have already put back still run' };
     }
     await workingHandler(context.db, name);
     someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
     const number = await addRerun(context.db, { handler: name, only: 'all', filter, ...range, perMinute: pace });
-    return { rerun: number, words: 'that is its number: the events come again behind live work' };
+    return { rerun: number, words: "that is the rerun's number; its events come behind live work" };
   },
 });
 
 export const discard = define({
   name: 'discard',
-  about: "a handler's waiting tasks end as skipped: one --event, those of a filter, or --all",
+  about: "ends a handler's waiting tasks as skipped: one --event, those of a filter, or --all",
   args: ARGS.omit({ from: true, to: true, perMinute: true }),
   access: 'change',
   async run(context, { handler: name, event, all, ...filter }) {
@@ -107,13 +108,12 @@ const pausing = (name: 'pause' | 'resume', about: string) =>
     },
   });
 
-export const pause = pausing('pause', 'a handler takes up events, but begins no task');
-export const resume = pausing('resume', 'a paused handler goes on');
+export const pause = pausing('pause', 'keeps a handler from beginning tasks; it still takes up events');
+export const resume = pausing('resume', 'lets a paused handler begin tasks again');
 
 export const reconcile = define({
   name: 'reconcile',
-  about:
-    'reads the history now; --from CURSOR reads again from there what the service still has, and closes the gaps after it',
+  about: 'reads the history now; with --from, reads it again from that cursor on, and closes the gaps after the cursor',
   args: ARGS.pick({ from: true }),
   access: 'change',
   async run({ db, clock }, { from = null }) {
@@ -121,7 +121,7 @@ export const reconcile = define({
     const { state: now } = (state['reconcile'] ?? { state: 'off' }) as { state: string };
     if (now === 'off') throw new Refused('history is not read: set API_BASE_URL and API_KEY, then restart the kit');
     if (from !== null && floor !== null && BigInt(from) < BigInt(floor))
-      throw new Refused(`pruning has removed everything up to ${floor}: name that cursor, or one above it`);
+      throw new Refused(`pruning has removed everything up to ${floor}: name that cursor or a higher one`);
     await tell(db, 'reconcile_asked', { at: clock.now(), from });
     return { asked: true, from, words: 'history is read within seconds: see npx kit status' };
   },

@@ -10,7 +10,7 @@ export interface OperationContext {
   clock: Clock;
   disk: () => Disk;
   version: string;
-  /** With every secret. Throws ConfigError. */
+  /** All variables, with their secrets. Throws ConfigError. */
   config: () => Config;
 }
 
@@ -19,11 +19,11 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   /** One line. */
   about: string;
   args: Args;
-  /** The arguments that a command takes without an option, in this order. */
+  /** The arguments that a command takes without an option's name, in this order. */
   first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
-  /** It may be read without more than `read`, but for these arguments. Default: if its access is `read`. */
+  /** A GET with `read` may ask it, but not with the arguments of `byPost`. Default: true if its access is `read`. */
   reads?: boolean;
   byPost?: (keyof z.infer<Args> & string)[];
   /** The result is plain JSON. Throws Refused. */
@@ -49,7 +49,7 @@ export interface Argument {
   choices: string[];
   required: boolean;
   about: string;
-  /** It must not stand in an address. */
+  /** It must not be in a URL. */
   byPost: boolean;
 }
 
@@ -84,7 +84,7 @@ export function commandOf({ operation, args }: Remedy): string {
 export const optionOf = (name: string): string =>
   `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
-/** Every time in the result of a store becomes ISO 8601, UTC: fields whose names end in At. */
+/** A row of the store, with its times as ISO 8601 in UTC: fields named `at`, or whose names end in `At`. */
 export function withTimes(row: object): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(row).map(([name, value]) => [
@@ -94,7 +94,7 @@ export function withTimes(row: object): Record<string, unknown> {
   );
 }
 
-/** Throws Refused with each fault of the arguments. */
+/** The arguments, parsed. Throws Refused with every fault in them. */
 export function checked({ args, name }: Operation, given: Record<string, unknown>): Record<string, unknown> {
   const names = Object.keys(args.shape);
   const unknown = Object.keys(given).find((key) => !names.includes(key));
@@ -105,7 +105,7 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
   throw new Refused(faults.join('; '));
 }
 
-/** Undefined: zod's own words. */
+/** The words for a fault. Undefined: zod's own words. */
 function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
   if (code === 'invalid_type') return input === undefined ? 'is required' : `must be a ${String(issue['expected'])}`;
   if (code === 'too_small') return `must be at least ${String(issue['minimum'])}`;

@@ -1,4 +1,4 @@
-// Checks everything that a delivery depends on, by signed test events where they pass.
+// Checks everything that a delivery depends on. Signed test events check the way that deliveries take.
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { iso, type Clock } from '../base/clock.ts';
@@ -23,7 +23,7 @@ const ok = (text: string): Finding => ({ state: 'ok', text });
 const warning = (text: string): Finding => ({ state: 'warning', text });
 const fault = (text: string): Finding => ({ state: 'fault', text });
 
-/** Above 1 MiB and oddly spaced: a proxy that parses bodies changes it. */
+/** Bytes of a test event. It is large and oddly spaced, because a proxy that limits or parses bodies would spoil it. */
 const LARGE = 1_100_000;
 
 export const ANSWERS: Record<string, string> = {
@@ -36,9 +36,9 @@ export const ANSWERS: Record<string, string> = {
   TimeoutError: 'no answer within 10 s: see the firewall and the proxy',
 };
 
-/** Sends a signed `webhook.ping`, as the service's test does. Null: it was taken. */
+/** Sends a signed `webhook.ping`, as the service's test does. Null: the answer was a 2xx. Otherwise what went wrong. */
 async function ping(url: string, secret: string, config: Config, clock: Clock): Promise<string | null> {
-  // `receive` knows tests of our own by it: they say nothing of a webhook that is off.
+  // `receive` knows the kit's own tests by `kit_`: they do not show that the service's webhook is on.
   const id = `kit_${randomUUID()}`;
   const rest = { cursor: null, session_id: null, webhook_id: 'doctor', data: { message: 'doctor' } };
   const event = { id, type: 'webhook.ping', created_at: iso(clock.now()), ...rest };
@@ -66,12 +66,10 @@ const CHECKS: Record<string, Check> = {
   },
   async 'public address'({ clock }, config) {
     if (config.PUBLIC_URL === undefined)
-      return warning('PUBLIC_URL is not set, so the way through the proxy is not tried');
+      return warning('PUBLIC_URL is not set, so the way through the proxy is not checked');
     const why = await ping(config.PUBLIC_URL, config.WEBHOOK_SECRET[0] ?? '', config, clock);
     if (!why) return ok('deliveries pass the proxy, byte for byte');
-    return fault(
-      why.startsWith('401') ? 'the proxy changes the body or the headers: let it pass them as they come' : why,
-    );
+    return fault(why.startsWith('401') ? 'the proxy changes the body or the headers: let it pass them unchanged' : why);
   },
   async service({ clock }, { API_BASE_URL: baseUrl, API_KEY: apiKey }) {
     if (!baseUrl || !apiKey) return warning('API_BASE_URL and API_KEY are not set: what webhooks miss is not fetched');
@@ -80,10 +78,10 @@ const CHECKS: Record<string, Check> = {
     return ok('API_KEY may read the history');
   },
   async alerts(_, { ALERT_URL: url }) {
-    if (!url) return warning('ALERT_URL is not set: alarms only stand in the status and on the page');
+    if (!url) return warning('ALERT_URL is not set: alarms are shown only in the status and on the page');
     const text = 'A test by npx kit doctor: alarms come here';
     const why = await post(url, JSON.stringify({ text, content: text, alarm: 'test', state: 'test' }));
-    return why ? fault(`ALERT_URL does not take them (${why})`) : ok('a test was taken by ALERT_URL');
+    return why ? fault(`ALERT_URL does not take alarms (${why})`) : ok('ALERT_URL has taken a test alarm');
   },
 };
 

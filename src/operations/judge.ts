@@ -1,4 +1,4 @@
-// What the facts mean, and the headline. Pure, so that the page, the API, the commands and metrics agree.
+// What the facts mean, and the headline. Pure functions, so that the page, the API, the commands and metrics agree.
 import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
 
 export interface Headline {
@@ -11,7 +11,7 @@ export interface Reconcile {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
-  /** New ones, in the present pass. */
+  /** New events in the present pass. */
   fetched?: number;
 }
 
@@ -42,14 +42,14 @@ export function reconcileOf({ state }: Facts): Reconcile {
 }
 
 export interface BackupState {
-  /** When the folder was first used, and when the newest copy was verified. Null: none was. */
+  /** `since`: the last success, or the first failure. `verifiedAt`: when the newest copy was verified. Null: none was. */
   since: number;
   verifiedAt: number | null;
   file: string | null;
   error: string | null;
 }
 
-/** Null: there are no backups by schedule. */
+/** Null: BACKUP_DIR is not set, or no backup was tried yet. */
 export const backupOf = ({ state }: Facts): BackupState | null => (state['backup'] ?? null) as BackupState | null;
 
 export const failuresOf = ({ state }: Facts): number => Number(state['failures_in_a_row'] ?? 0);
@@ -83,11 +83,11 @@ export const count = (n: number, one: string, many = `${one}s`): string =>
 
 const REFUSED: Record<string, string> = {
   bad_signature: 'none of our secrets has signed them. Compare WEBHOOK_SECRET with the service, then send SIGHUP',
-  clock_skew: 'their time is far from that of this machine. Compare its clock: timedatectl',
+  clock_skew: "their time is far from this machine's clock. Check the clock: timedatectl",
   store: 'the store cannot be written. See the disk: df -h',
   no_room: 'too many large bodies come at once. Let the proxy limit them',
   body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it and restart: the service may send 12 MiB',
-  content_encoding: 'their bodies are compressed. Let the proxy pass them as they come',
+  content_encoding: 'their bodies are compressed. Let the proxy pass them unchanged',
   body_stalled: 'their bodies stop on the way. See the proxy and the network',
 };
 
@@ -102,26 +102,27 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-/** What fails now; or, around the newest dead letter, what ended so, if they are three or more and a tenth. */
+/** Says what fails now; or else how many recent tasks became dead letters, if three or more, and a tenth, did. */
 export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFacts, at: number): string | null {
-  if (failing) return `${name} fails for ${count(failing.lanes, 'conversation')} since ${duration(at - failing.since)}`;
+  if (failing)
+    return `${name} has failed for ${duration(at - failing.since)}, in ${count(failing.lanes, 'conversation')}`;
   if (dead < 3 || dead * 10 < ended) return null;
   return `${name} gives up: ${dead} of ${count(ended, 'task')} became dead letters within the hour`;
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>
-  `The process of ${name} has died, and ${count(suspects, 'task')} that ran then run again apart: see the log`;
+  `The process of ${name} has died. ${count(suspects, 'task')} that it was running will run again, each alone: see the log`;
 
-/** The one sentence that a person reads first. It names the thing. */
+/** The one sentence that a person reads first. It names what it is about. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   const { processes } = kitOf(facts);
-  // A full disk also keeps the kit from saying that it runs.
+  // While the disk is full, the kit cannot store that it runs.
   const full = alarms.find(({ name }) => name === 'disk_full');
   if (processes.receive === 'down' && !full) return { level: 'critical', text: NOT_RUNNING };
   const worst = full ?? alarms.find(({ level }) => level === 'critical') ?? alarms[0];
   if (worst) return { level: worst.level, text: worst.text };
   if (failuresOf(facts) > 0) return { level: 'warning', text: refusedWords(facts) };
-  // At the start they come a moment later.
+  // At the start, `run` and `keep` come up a moment later than `receive`.
   if (processes.run === 'down') return { level: 'busy', text: RUN_DOWN };
   if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
   const [failing] = facts.handlers.flatMap((handler) => failureOf(handler, facts.at) ?? []);
@@ -131,7 +132,7 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
 }
 
-/** What is at work beside the deliveries, or waits for a person. Null: nothing. */
+/** What the kit does beside taking deliveries, or what waits for a person. Null: nothing. */
 function busyWith(facts: Facts): Headline | null {
   const busy = (text: string): Headline => ({ level: 'busy', text });
   const reconcile = reconcileOf(facts);
@@ -141,7 +142,7 @@ function busyWith(facts: Facts): Headline | null {
   const behind = behindOf(facts);
   if (behind > BEHIND) return busy(`Handlers have ${count(behind, 'event')} still to take up`);
   if (reconcile.state === 'backing-off')
-    return busy(`History waits to be read: ${reconcile.reason ?? 'the service fails'}`);
+    return busy(`History cannot be read for now: ${reconcile.reason ?? 'the service fails'}`);
   const paused = facts.handlers.find((handler) => handler.paused && handler.waiting > 0);
   if (paused)
     return busy(`${paused.name} is paused, and ${count(paused.waiting, 'task')} wait: npx kit resume ${paused.name}`);

@@ -1,4 +1,4 @@
-// The handler and the event that a person names.
+// Finds the handler or the event that a person names.
 import { Refused } from './define.ts';
 import { readFacts } from './store/facts.ts';
 import type { PeopleStore } from './store/open.ts';

@@ -1,8 +1,8 @@
-// Posts JSON to an address outside, within ten seconds. It follows no redirect.
+// Posts JSON to a URL, within ten seconds. It follows no redirect.
 
 const LIMIT_MS = 10_000;
 
-/** Null: it was taken. Otherwise why not, without the address, which may be a secret. Never throws. */
+/** Null: the answer was a 2xx. Otherwise what went wrong, without the URL, which may be a secret. Never throws. */
 export async function post(url: string, body: string | Buffer, headers: object = {}): Promise<string | null> {
   try {
     const response = await fetch(url, {

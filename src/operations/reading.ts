@@ -20,7 +20,7 @@ export const events = define({
   args: eventFilter,
   access: 'reveal',
   reads: true,
-  // They ask what strangers wrote, and a URL must not hold a phone number.
+  // These two search what strangers wrote, and a URL must not hold a phone number.
   byPost: ['sender', 'text'],
   run: async ({ db }, filter) => (await readEvents(db, filter)).map(withTimes),
 });
@@ -28,7 +28,7 @@ export const events = define({
 export const tasks = define({
   name: 'tasks',
   about: 'tasks of handlers: waiting ones oldest first, others newest first',
-  args: taskFilter.extend({ causes: flag.describe('by error: the newest 10,000 of each handler') }),
+  args: taskFilter.extend({ causes: flag.describe('grouped by error, among the newest 10,000 of each handler') }),
   access: 'read',
   async run({ db }, { causes, ...filter }) {
     if (filter.handler !== undefined) await handlerNamed(db, filter.handler);
@@ -40,7 +40,7 @@ export const tasks = define({
 
 export const explain = define({
   name: 'explain',
-  about: 'one event: how it came, and what each handler did with it; --data shows what it holds',
+  about: 'one event: how it came, and what each handler did with it; --data shows its body',
   args: z.object({ event: z.string().describe('its key, id or cursor'), data: flag }),
   first: ['event'],
   access: 'reveal',
@@ -81,13 +81,13 @@ function waitsFor(task: TaskLine, facts: Facts): string | null {
   if (task.dueAt > facts.at)
     return `waits until ${iso(task.dueAt)}${task.firstFailedAt === null ? '' : ', to be tried again'}`;
   return task.crashes > 0
-    ? 'waits for a process of its own, because its process died'
-    : 'is due, behind earlier tasks of its lane';
+    ? 'waits for a process of its own, because a process died while running it'
+    : 'is due: waits for a place or for its lane';
 }
 
 export const quarantine = define({
   name: 'quarantine',
-  about: 'authentic bytes that are no new, readable event; with a number: its bytes',
+  about: 'authentic bytes that are unreadable, or contradict a stored event; with an id: the bytes themselves',
   args: z.object({ id: z.coerce.number().int().optional(), limit }),
   first: ['id'],
   access: 'reveal',
@@ -100,7 +100,7 @@ export const quarantine = define({
     }
     const { body: bytes } =
       (await db.get<{ body: Buffer | null }>('select body from quarantine where id = @id', { id })) ?? {};
-    if (!bytes) throw new Refused(`there is nothing under the number ${id}: see npx kit quarantine`);
+    if (!bytes) throw new Refused(`quarantine has no ${id}, or its bytes were erased: see npx kit quarantine`);
     return { id, bytes: bytes.toString('latin1') };
   },
 });

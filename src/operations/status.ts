@@ -54,7 +54,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
 const GROWING = ['events', 'duplicates', 'refused', 'done', 'failed'] as const;
 const QUARTER_MS = 900_000;
 
-/** What came in each quarter of an hour, and what stood at its end. Samples hold sums since the store began. */
+/** What came in each quarter of an hour, and what was waiting and dead at its end. Samples hold sums since the beginning. */
 export function chartsOf(samples: (Sample & { at: number })[]) {
   const ends = samples.filter(({ at }, n) => n === 0 || n === samples.length - 1 || at % QUARTER_MS === 0);
   return ends.slice(1).map(({ at, waiting, dead, ...sums }, n) => {
@@ -66,7 +66,7 @@ export function chartsOf(samples: (Sample & { at: number })[]) {
 export const status = define({
   name: 'status',
   about: 'whether all is well, what waits, and what stands in the way',
-  args: z.object({ charts: flag.describe('the last 24 hours, in quarters') }),
+  args: z.object({ charts: flag.describe('the last 24 hours, by quarter-hour') }),
   access: 'read',
   async run({ db, clock, disk, version }, { charts }) {
     const state = statusOf(await readFacts(db), disk(), version);
@@ -83,7 +83,7 @@ export const status = define({
 
 export const handlers = define({
   name: 'handlers',
-  about: 'the handlers: what they do, what waits, what failed; --forget NAME ends one that will not come back',
+  about: 'the handlers: what they do, what waits, what failed; --forget NAME deletes one that will not come back',
   args: z.object({ forget: z.string().optional() }),
   access: 'change',
   reads: true,
@@ -91,7 +91,7 @@ export const handlers = define({
   async run({ db }, { forget }) {
     if (forget !== undefined) {
       if ((await handlerNamed(db, forget)).state === 'loaded')
-        throw new Refused(`${forget} has a file and works: take its file away first, then send SIGHUP`);
+        throw new Refused(`${forget} has a file and works: remove the file first, then send SIGHUP`);
       await forgetHandler(db, forget);
     }
     const { handlers: list, newest } = await readFacts(db);

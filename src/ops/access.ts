@@ -1,5 +1,5 @@
-// Who may use the ops port. With tokens, by Bearer or Basic; without, only programs and browsers of this machine: Host and
-// Origin must name it, so that no page of another site gets an answer.
+// Decides who may use the ops port. If a token is set: whoever sends it, by Bearer or Basic. If none is set: programs and
+// browsers of this machine, which Host must name. Origin must equal Host, so that no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Operation } from '../operations/define.ts';
@@ -13,7 +13,7 @@ export interface Tokens {
 
 const LOCAL = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
 
-/** Null: it may. Otherwise the status and the reason. */
+/** Null: the request is allowed. Otherwise the status and the reason. */
 export function refusal(
   tokens: Tokens,
   headers: IncomingHttpHeaders,
@@ -24,8 +24,8 @@ export function refusal(
     return { status: 403, error: 'a page of another site has sent this' };
   if (tokens.all === undefined && tokens.read === undefined) {
     if (!LOCAL.test(host))
-      return { status: 403, error: 'Host is not this machine: set OPS_TOKEN to be reached by another name' };
-    const hidden = { status: 403, error: 'what strangers wrote is shown with OPS_TOKEN alone, and none is set' };
+      return { status: 403, error: 'Host does not name this machine: set OPS_TOKEN to use another name' };
+    const hidden = { status: 403, error: 'what strangers wrote is shown only with OPS_TOKEN, which is not set' };
     return access === 'reveal' ? hidden : null;
   }
   const given = tokenOf(authorization);

@@ -1,4 +1,4 @@
-// What Prometheus reads: the status in numbers.
+// What Prometheus reads: the status as numbers.
 import { Counter, Gauge, Registry } from 'prom-client';
 import { alarmsOf } from '../operations/alarms.ts';
 import { reconcileOf } from '../operations/judge.ts';
@@ -22,8 +22,8 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
   const causes = Object.entries(facts.counters).filter(([name]) => name.startsWith('refused.'));
   const up = Object.entries(status.processes).map(([name, is]): [string, number] => [name, Number(is === 'up')]);
   gauge('events', 'events in the store', status.events);
-  counter('duplicates_total', 'deliveries of events that were there', status.duplicates);
-  counter('quarantined_total', 'authentic bytes that are no new, readable event', status.quarantined);
+  counter('duplicates_total', 'deliveries of events already stored', status.duplicates);
+  counter('quarantined_total', 'authentic bytes that are unreadable, or contradict a stored event', status.quarantined);
   counter('recovered_total', 'events first stored by replay', recovered);
   by(
     'refused_total',
@@ -44,12 +44,12 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
   gauge('behind_events', 'events that the handler furthest behind has not taken up', status.behind);
   gauge('oldest_waiting_seconds', 'how long the longest waiting task has been due', status.oldestWaitingSeconds ?? 0);
   gauge('failures_in_a_row', 'deliveries in a row that got no 2xx', status.failuresInARow);
-  gauge('gaps', 'open stretches of history that cannot be fetched', status.gaps);
+  gauge('gaps', 'open gaps: history that the service can no longer show', status.gaps);
   gauge('last_reconcile_timestamp_seconds', 'when history was last read to its end', (lastAt ?? 0) / 1_000);
-  by('process_up', 'whether a process works', 'process', up);
+  by('process_up', 'whether a process is up', 'process', up);
   by('alarm', 'alarms that stand', 'alarm', [...new Map(alarmsOf(facts, disk).map(({ name }) => [name, 1]))]);
-  gauge('store_log_bytes', "the store's log", disk.logBytes);
-  gauge('disk_free_bytes', 'free on the disk of the store', disk.freeBytes);
+  gauge('store_log_bytes', "the size of the store's WAL file", disk.logBytes);
+  gauge('disk_free_bytes', 'free bytes on the disk of the store', disk.freeBytes);
   const [registry = new Registry()] = registers;
   return { type: registry.contentType, text: await registry.metrics() };
 }

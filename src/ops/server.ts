@@ -27,7 +27,7 @@ const HEADERS = {
   'Referrer-Policy': 'no-referrer',
 };
 const PAGE = new URL('page/', import.meta.url);
-/** What the page's modules import, under the same name in its import map. */
+/** The packages that the page's modules import. The page's import map has the same names. */
 const MODULES = ['preact', 'preact/hooks', 'htm'];
 
 export interface OpsOptions {
@@ -74,7 +74,7 @@ export async function startOps({ db, config, log }: OpsOptions): Promise<Server>
   return server;
 }
 
-/** The page is read at the start: its policy allows the import map by its hash, and nothing else that stands in the page. */
+/** Reads the page once, at the start. Its policy allows the inline import map by its hash, and no other inline script. */
 function addPage(router: Router, guard: Guard): void {
   const page = readFileSync(new URL('index.html', PAGE), 'utf8');
   const [, map = ''] = /<script type="importmap">(.*?)<\/script>/s.exec(page) ?? [];
@@ -113,7 +113,7 @@ function createApp(router: Router, log: Logger): Koa {
   return app;
 }
 
-/** Reading is a GET with a query. A change, and what shows the words of strangers, is a POST with JSON. */
+/** Reading is a GET with a query. Changing, or showing what strangers wrote, is a POST with JSON. */
 function addOperation(
   router: Router,
   operation: Operation,
@@ -133,7 +133,7 @@ function addOperation(
     await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '64kb' })(ctx, async () => {});
     const { body = {} } = ctx.request as { body?: Record<string, unknown> };
     const result = await operation.run(context, checked(operation, body));
-    log.info({ operation: name }, 'asked for by the API');
+    log.info({ operation: name }, 'asked for through the API');
     await answer(ctx, 200, result);
   });
 }

@@ -1,5 +1,5 @@
-// One call of ReplayEvents (contract 4.2), read strictly: a page that does not fit the contract is refused as a whole, and an
-// item that does not is quarantined alone.
+// One call of ReplayEvents (contract 4.2), read strictly. A page that breaks the contract is refused as a whole. An item
+// that breaks it goes to quarantine alone.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { ServiceError } from '../service/errors.ts';
@@ -9,15 +9,15 @@ import { readItem, type Reading } from '../wire/event.ts';
 
 export const LIMIT = 1_000;
 const DEADLINE_MS = 30_000;
-/** The reason of a refused cursor (contract 7.4). */
+/** The service's reason when it refuses a cursor (contract 7.4). */
 export const LOST = 'EVENT_CURSOR_INVALID';
 const what = 'ReplayEvents';
 
 export interface Page {
-  /** In cursor order, each above the cursor that was asked after. */
+  /** In cursor order, each above `after`; then at most ten items without a readable cursor. */
   readings: Reading[];
   cursors: Cursor[];
-  /** Where the service says to go on. */
+  /** The cursor after which the service says to go on. */
   next: Cursor | null;
   hasMore: boolean;
   reset: boolean;
@@ -30,10 +30,10 @@ const shape = z.object({
   reset_required: z.boolean().default(false),
 });
 
-/** `after` null: from the beginning of what the service has. Throws ServiceError. */
+/** Reads the events above `after`. Null: from the oldest that the service has. Throws ServiceError. */
 export type Read = (after: Cursor | null, limit: number) => Promise<Page>;
 
-/** Each call waits for its turn in the budget. */
+/** Each call waits until the budget allows it. */
 export function createRead(exchange: Exchange, budget: { take: () => number }, signal: AbortSignal): Read {
   return async (after, limit) => {
     for (let ms = budget.take(); ms > 0; ms = budget.take()) await sleep(ms, undefined, { signal });
@@ -43,7 +43,7 @@ export function createRead(exchange: Exchange, budget: { take: () => number }, s
   };
 }
 
-/** The service has forgotten, or never had, what comes after the cursor. */
+/** True: the service no longer accepts the cursor, or never did. */
 export function isLost(error: unknown): boolean {
   return error instanceof ServiceError && error.reason === LOST;
 }
@@ -64,7 +64,7 @@ function pageOf(answer: Plain, after: Cursor | null, limit: number): Page {
       aside.push(unreadable(item, null, 'the replay item has no readable cursor'));
     if (cursor !== undefined && (after === null || isBehind(after, cursor))) items.set(cursor, item);
   }
-  // Never more than was asked for: what comes after is read again.
+  // Events beyond `limit` are dropped: the next call reads them again.
   const cursors = [...items.keys()].toSorted(compareCursors).slice(0, limit);
   const readings = cursors.map((cursor) => readOne(items.get(cursor), cursor));
   const hasMore = has_more || items.size > limit;

@@ -1,4 +1,5 @@
-// One pass: from behind the watermark, page by page, to the end of history. What the service no longer has becomes a gap.
+// One pass reads history page by page, from the watermark or a little below it, to the end. What the service no longer has
+// becomes a gap.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { ServiceError } from '../service/errors.ts';
@@ -20,11 +21,11 @@ export interface PassOptions {
   overlapMs: number;
   /** Where the first pass of all begins. Null: at the beginning of history. Undefined: at the lowest cursor stored. */
   from: Cursor | null | undefined;
-  /** After each page: events that replay has brought first, and events fetched in this pass. */
+  /** Called after each page: how many of its events are new to the store, and how many it has. */
   onPage: (recovered: number, fetched: number) => Promise<void> | void;
 }
 
-/** Resolves with why nothing was read, or null. */
+/** Resolves with the reason why nothing was read, or null. */
 export async function runPass(options: PassOptions, overlap: boolean): Promise<string | null> {
   const { db, clock, from } = options;
   const { watermark: known, lowest } = await positionOf(db);
@@ -34,7 +35,7 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   if (known === null) await beginAt(db, watermark);
   const found = overlap ? await behindOf(db, watermark, clock.now() - options.overlapMs) : undefined;
   const behind = found !== undefined && isBehind(found, watermark) ? found : watermark;
-  // The cursor below may be gone while the watermark is not.
+  // The service may have forgotten `behind`, and still accept the watermark.
   for (const start of new Set([behind, watermark]))
     try {
       return await readOn(options, start, watermark);
@@ -44,10 +45,8 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   return skip(options, watermark);
 }
 
-/**
- * Reads a stretch above the floor again, if the service still has it, and closes the gaps that it covers. Resolves with why
- * it was not read, or null.
- */
+// Reads history after `from` again, if the service still has it. Closes the gaps after `from` in any case, because a person
+// has asked for it. Resolves with the reason why nothing was read, or null.
 export async function readAgain(options: PassOptions, from: Cursor): Promise<string | null> {
   const { db, clock } = options;
   const { watermark } = await positionOf(db);
@@ -65,7 +64,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
   const before = clock.now() - windowMs;
   let limit = LIMIT;
   let asked = start;
-  /** Everything up to here was shown. Null: from the beginning. */
+  /** Replay has shown everything from `start` up to here. Null: nothing yet, and it begins at the beginning. */
   let shown = start;
   for (;;) {
     const page = await options.read(asked, limit).catch((error: unknown) => {
@@ -76,28 +75,28 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
     if (page === null) continue;
     if (page.reset) throw unfit('the cursor has expired', LOST);
     const last = page.cursors.at(-1) ?? null;
-    // At the end of history, lower cursors may become visible after higher ones: only what was stored for a while proves.
+    // At the end of history, a lower cursor may appear after a higher one: only a cursor stored for `windowMs` is proof.
     const to = page.hasMore || last === null ? last : await highestStored(db, page.cursors, before);
-    // The page of an overlap may end below the watermark, which it then does not move.
+    // A page of the overlap may end below the watermark. Such a proof does not move the watermark.
     const proves = to !== null && (shown === null || watermark !== null) ? { proves: { from: shown, to } } : {};
     const verdicts = await ingest.accept({ readings: page.readings, ...proves });
     await onPage(verdicts.filter((verdict) => verdict === 'new').length, page.readings.length);
     if (!page.hasMore) return null;
     const onward = last ?? (page.next !== null && (asked === null || isBehind(asked, page.next)) ? page.next : null);
-    if (onward === null) throw unfit('it says that there is more, and does not show it');
+    if (onward === null) throw unfit('the answer says that there is more, but shows no event and no next cursor');
     asked = onward;
     if (last !== null) shown = last;
   }
 }
 
-/** The watermark has expired: goes on at the oldest cursor that the service accepts. What is before it is a gap. */
+/** The watermark has expired. Goes on at the oldest cursor that the service accepts; history between the two is a gap. */
 async function skip(options: PassOptions, watermark: Cursor): Promise<string | null> {
   const { db, clock, log } = options;
   const { newest } = await positionOf(db);
   const found = await findOldest(options.read, db, watermark, newest);
   if (found === null) {
-    await addGap(db, clock.now(), watermark, null, 'the service no longer has the events after it');
-    return 'the cursor has expired, and the service accepts none that is known: waiting for the next event';
+    await addGap(db, clock.now(), watermark, null, 'the service no longer has the events after this cursor');
+    return 'the watermark has expired, and the service accepts no stored cursor: waiting for the next event';
   }
   log.error({ after: watermark, upTo: found }, 'the service can no longer show this stretch of history: it is a gap');
   await addGap(db, clock.now(), watermark, found, 'the service no longer has these events');

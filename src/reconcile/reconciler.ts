@@ -1,4 +1,5 @@
-// When history is read: at the start, each interval, while strict tasks wait, and when a person asks. It says what it does.
+// Decides when history is read: at the start, each interval, while strict tasks wait, and when a person asks. It stores its
+// state for people to see.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
@@ -14,7 +15,7 @@ import { readAgain, runPass, type PassOptions } from './pass.ts';
 import { untoldGaps } from './store.ts';
 import { Stream } from './stream.ts';
 
-/** Strict tasks ask for a pass at most this often; commands are seen within it, and faults of the store may pass. */
+/** The wait between two looks for work, so strict tasks cause at most one pass in it. Also the wait after a store fault. */
 const STEP_MS = 1_000;
 
 interface Told {
@@ -25,7 +26,7 @@ interface Told {
   /** When replay last brought an event that no webhook had. */
   recoveredAt: number | null;
   fetched: number;
-  /** The newest wish of a person that was heard. */
+  /** The time of the newest request of a person that was taken up. */
   askedAt: number;
 }
 
@@ -46,13 +47,13 @@ export class Reconciler {
   #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
   #isBegun = false;
   #isWanted = false;
-  /** In monotonic milliseconds. */
+  /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
 
   constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {
     const exchange = createExchange({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY });
-    // A sixth of the kit's calls. Handlers have the others.
+    // A sixth of the kit's calls. The rest is for handlers.
     const budget = createBudget(Math.max(1, Math.floor(config.API_CALLS_PER_MINUTE / 6)), clock);
     this.#intervalMs = config.RECONCILE_INTERVAL_SECONDS * 1_000;
     this.#pass = {
@@ -69,7 +70,7 @@ export class Reconciler {
     if (config.STREAM === 'on') this.#stream = new Stream(ingest, log, exchange);
   }
 
-  /** Strict tasks wait. */
+  /** Call it while strict tasks wait. */
   wake(): void {
     this.#isWanted = true;
   }
@@ -99,7 +100,7 @@ export class Reconciler {
     await this.#tell({});
   }
 
-  /** One pass. `whole`: with the overlap. */
+  /** One pass. `whole`: it begins below the watermark, by the overlap. `again`: history after this cursor is read first. */
   async #run(whole: boolean, again: Cursor | null): Promise<void> {
     const { db, ingest, clock, log } = this.#pass;
     try {
@@ -120,7 +121,7 @@ export class Reconciler {
   async #failed({ status, message }: ServiceError): Promise<void> {
     const { clock, log } = this.#pass;
     this.#nextAt = clock.monotonic() + retryWait(this.#failures++);
-    // A person must act.
+    // Only a person can help: the service refuses the key.
     const isFinal = status === 401 || status === 403;
     const state = isFinal ? 'stopped' : 'backing-off';
     const reason = isFinal ? `${message}: see API_KEY, which needs events:read` : message;
@@ -132,9 +133,9 @@ export class Reconciler {
     const told = this.#told;
     told.recovered += recovered;
     told.fetched += recovered;
-    // The first pass brings what came while the kit was down, which no webhook could bring.
+    // The first pass does not count: it brings events from while the kit was down, when no webhook could arrive.
     if (recovered > 0 && this.#nextAt > 0) told.recoveredAt = this.#pass.clock.now();
-    // A short pass is not worth a word.
+    // A page without events is not reported.
     if (fetched > 0) await this.#tell({ state: 'running' });
   }
 

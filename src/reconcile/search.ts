@@ -1,10 +1,10 @@
-// Looks by halving for the oldest cursor that the service still accepts.
+// Finds the oldest cursor that the service still accepts, by halving the range.
 import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { isLost, type Read } from './page.ts';
 import type { Database } from '../store/sql.ts';
 import { middleStored } from './store.ts';
 
-/** Above `refused`, up to `newest`. Null: the service accepts none of them. Throws ServiceError. */
+/** Searches above `refused`, up to `newest`. Null: the service does not accept `newest` either. Throws ServiceError. */
 export async function findOldest(
   read: Read,
   db: Database,
@@ -21,13 +21,13 @@ export async function findOldest(
     if (middle === null) return high;
     const answer = await ask(read, middle);
     if (answer === 'accepted') high = middle;
-    // It refuses numbers that were never events: only stored ones are tried.
+    // The service refuses numbers that were never events: from here on, only stored cursors are tried.
     else if (answer === 'unknown' && !amongStored) amongStored = true;
     else low = middle;
   }
 }
 
-/** Null: there is none between them. */
+/** The number halfway between the two. Null: there is none. */
 function half(low: Cursor, high: Cursor): Cursor | null {
   const middle = parseCursor(String((BigInt(low) + BigInt(high)) / 2n));
   return middle === undefined || middle === low ? null : middle;

@@ -1,12 +1,12 @@
-// What reconciliation asks of the store, beside the one door: where it stands, and its gaps.
+// The SQL of reconciliation: where it stands, and its gaps. Events go into the store through the ingest, not through this.
 import { stateOf, type Database, type Sql, type Values } from '../store/sql.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** Stored events that a pass looks back over: ten pages. */
+/** The overlap of a pass covers at most this many stored events: ten pages. */
 const BACK = 10_000;
 
-/** Without those of `npx kit trigger`, which prove nothing. */
+/** Cursors of stored events, without those of `npx kit trigger`, which may be no cursors of the service. */
 const SERVICES = `select cast(cursor as text) as v from events
   where cursor is not null and coalesce(id, '') not like 'kit!_%' escape '!' order by events.cursor`;
 
@@ -21,7 +21,7 @@ export function positionOf(db: Database): Promise<Record<'watermark' | 'lowest' 
   }));
 }
 
-/** Where replay begins, once. */
+/** Stores where replay begins, if nothing is stored yet. */
 export function beginAt(db: Database, cursor: Cursor): Promise<void> {
   return db.write(async (tx) => {
     for (const name of ['watermark', 'beginning'] as const)
@@ -29,7 +29,7 @@ export function beginAt(db: Database, cursor: Cursor): Promise<void> {
   });
 }
 
-/** Where to read again from: below what was received since then. Null: from the beginning. Undefined: nothing was. */
+/** Where the overlap begins: below the events received since `since`. Null: at the beginning. Undefined: there are none. */
 export function behindOf(db: Database, watermark: Cursor, since: number): Promise<Cursor | null | undefined> {
   return db.read(async (tx) => {
     const recent = `select cast(min(c) as text) as v from (select cursor as c, received_at as at from events
@@ -43,7 +43,7 @@ export function behindOf(db: Database, watermark: Cursor, since: number): Promis
   });
 }
 
-/** The highest of these cursors whose event was stored by then. */
+/** The highest of these cursors whose event was stored at `at` or before. */
 export function highestStored(db: Database, cursors: Cursor[], at: number): Promise<Cursor | null> {
   return cursorOf(
     db,
@@ -64,7 +64,7 @@ export function middleStored(db: Database, low: Cursor, high: Cursor): Promise<C
   );
 }
 
-/** History after `after` is lost up to `upTo`, where replay goes on. Null: nobody knows yet how far. */
+/** Adds a gap from `after` to `upTo`, where replay goes on, or ends the open gap there. Null: its end is not known yet. */
 export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | null, reason: string): Promise<void> {
   return db.write(async (tx) => {
     const isKnown = (await tx.get('select 1 from gaps where up_to is null limit 1')) !== undefined;
@@ -77,7 +77,7 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
   });
 }
 
-/** A stretch was read again: its gaps are closed. */
+/** Closes the gaps between these two cursors. */
 export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor): Promise<number> {
   return db.run(
     `update gaps set closed_at = @now where closed_at is null and up_to is not null
@@ -86,7 +86,7 @@ export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor): 
   );
 }
 
-/** Closes gaps that a handler has filled. Resolves with the events of gaps that handlers have not been told of. */
+/** Closes gaps whose `kit.gap` event a handler has done. Resolves with such an event for each gap that has none yet. */
 export function untoldGaps(db: Database, now: number): Promise<Reading[]> {
   return db.write(async (tx) => {
     await tx.run(

@@ -1,5 +1,5 @@
-// GET /events as a further origin of events (contract 4.4, 6.1). It brings them as they happen, and proves nothing: what it
-// leaves out, replay shows.
+// Reads GET /events (contract 4.4, 6.1), which brings events as they happen. The stream may leave events out, so it proves
+// nothing: replay shows the missing ones.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { describe } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -12,11 +12,11 @@ import { LAST_EVENT_ID } from '../wire/headers.ts';
 import { isLost } from './page.ts';
 import type { IngestStore } from '../store/store.ts';
 
-/** At most 10 opens a minute (contract 8). */
+/** The waits between connections. The service allows 10 of them a minute (contract 8). */
 const WAIT_MS = { first: 1_000, most: 30_000 };
-/** Pings come every 25 s. */
+/** A connection that is silent for this long is closed: the service sends a ping every 25 s. */
 const SILENT_MS = 60_000;
-/** A connection lasts an hour at most. */
+/** The service keeps a connection open for an hour at most. */
 const LONGEST_MS = 3_660_000;
 
 export class Stream {
@@ -48,7 +48,7 @@ export class Stream {
       const status = error instanceof ServiceError ? error.status : 0;
       if (isLost(error)) this.#after = null;
       else if (status === 401 || status === 403) {
-        this.#log.error({ why }, 'the stream is refused: replay goes on alone');
+        this.#log.error({ why }, 'the stream is refused: events come only by webhook and replay');
         return Infinity;
       }
       this.#log.debug({ why }, 'the stream was lost');

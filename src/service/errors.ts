@@ -16,8 +16,8 @@ interface Fields {
 
 export class ServiceError extends Error {
   /**
-   * Decide by it. A category of contract 7.2, or one of the kit's own: `unreachable` (no whole answer), `unreadable`,
-   * `aborted`, `NO_API_KEY`, `PAID_OPERATIONS_REFUSED`.
+   * Decide by this field. It is a category of contract 7.2, or a code of the kit: `unreachable` (no whole answer),
+   * `unreadable`, `aborted`, `NO_API_KEY`, `PAID_OPERATIONS_REFUSED`.
    */
   readonly code: string;
   /** The reason of contract 7.4, if there is one. */
@@ -29,8 +29,8 @@ export class ServiceError extends Error {
   /** True if a retry may succeed and does no harm. */
   readonly retryable: boolean;
   /**
-   * True if the operation may have been done in spite of the error (contract 7.3). Look whether it was done before you
-   * retry. Calls that only read are never uncertain.
+   * True if the operation may have been done in spite of the error (contract 7.3). Before you retry, look whether it was
+   * done. Calls that only read are never uncertain.
    */
   readonly uncertain: boolean;
   constructor({ code, reason = null, status = 0, requestId = null, uncertain = false, message, cause }: Fields) {
@@ -45,16 +45,16 @@ export class ServiceError extends Error {
   }
 }
 
-/** What errors need to know of a request. */
+/** What errors need to know about a request. */
 export interface Asked {
-  /** Its name in errors. */
+  /** The request's name in errors. */
   what: string;
-  /** True if it only reads, so that its errors are never uncertain. */
+  /** True if the request only reads, so that its errors are never uncertain. */
   safe: boolean;
   signal?: AbortSignal | undefined;
 }
 
-/** What has another shape could be any text, and is ignored. */
+/** A field of another shape could hold any text, so it is ignored. */
 const WORD = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/);
 const ID = z.string().regex(/^[\w.:-]{1,100}$/);
 const envelope = z.object({
@@ -64,7 +64,7 @@ const envelope = z.object({
 /** The error of an answer other than 2xx (contract 7.1). */
 export function errorOf({ what, safe }: Asked, { status, headers }: Response, text: string): ServiceError {
   const told = envelope.safeParse(orUndefined(() => JSON.parse(text) as unknown)).data?.error;
-  // Without an envelope, it is a proxy that answers.
+  // An answer without an envelope comes from a proxy.
   const code = told?.code ?? (status === 429 ? 'RATE_LIMITED' : status >= 500 ? 'UNAVAILABLE' : 'unreadable');
   const reason = told?.reason ?? null;
   const remedy = status < 400 ? ': API_BASE_URL redirects, so set it to the new address' : '';
@@ -82,7 +82,7 @@ function idOf(headers: Headers): string | null {
   return ID.safeParse(headers.get(REQUEST_ID)).data ?? null;
 }
 
-/** The error of an answer that is not what the contract says. `words` follow the name of the request. */
+/** The error of an answer that breaks the contract. Its message is the request's name, then `words`. */
 export function unreadable(
   { what, safe }: Asked,
   { status, headers }: Response,

@@ -1,5 +1,5 @@
 // Makes one request to the service and reads its answer (contract 4.1, 5.1): sends the key, limits time and size, follows
-// no redirects, and throws ServiceError. pace.ts says when, and service.ts knows what operations mean.
+// no redirects, and throws ServiceError. pace.ts decides when requests are made, and service.ts what they ask for.
 import { isObject, parseJsonText } from '../wire/json.ts';
 import { errorOf, failureOf, unreadable, type Asked } from './errors.ts';
 
@@ -28,7 +28,7 @@ export type Exchange = <Result>(ask: Ask, read: Read<Result>) => Promise<Result>
 
 /** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
 const MOST_BYTES = 64 * 1024 * 1024;
-/** The reason of the error of a larger one. */
+/** The `reason` of the error when an answer is larger. */
 export const TOO_LARGE = 'ANSWER_TOO_LARGE';
 
 export function createExchange({ baseUrl = '', apiKey, fetch = globalThis.fetch }: Access): Exchange {
@@ -59,7 +59,7 @@ export function createExchange({ baseUrl = '', apiKey, fetch = globalThis.fetch 
   };
 }
 
-/** The same answer, whose body ends with an error if it is too large. */
+/** The same answer, but reading a body that is too large throws. */
 function limited(response: Response, ask: Ask): Response {
   let bytes = 0;
   const counting = new TransformStream<Uint8Array, Uint8Array>({

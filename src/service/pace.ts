@@ -1,12 +1,12 @@
-// When a call is made and retried (contract 7.2, 8). It first waits for its share of the account's calls, and one that only
-// reads is retried if that can help. If its time is too short for the wait, it fails with RATE_LIMITED.
+// Decides when a call is made and retried (contract 7.2, 8). A call waits until the rate limits allow it. A call that only
+// reads is retried if that can help. If a wait exceeds the time left, the call fails: RATE_LIMITED, or its last error.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call. `rpc` counts all calls, as the limit of a key does (contract 5.6). */
+  /** The rate limit that counts the call. `rpc` also counts all others, like the limit of a key (contract 5.6). */
   limit: 'rpc' | 'quotes' | 'media';
   /** True if the call may be retried after a failure. */
   safe: boolean;
@@ -21,16 +21,16 @@ export type Pause = (ms: number, signal: AbortSignal) => Promise<unknown>;
 
 const MINUTE_MS = 60_000;
 
-/** Milliseconds before a retry: any time up to 1 s, 2 s, 4 s … 60 s. */
+/** Milliseconds before a retry: a random time up to 1 s, 2 s, 4 s … 60 s. */
 export function retryWait(failures: number, random = Math.random()): number {
   return Math.round(Math.min(MINUTE_MS, 1_000 * 2 ** Math.min(failures, 10)) * random);
 }
 
-/** In any 60 seconds never more calls than these: a fifth at once, the others evenly. They also count in `within`. */
+/** At most this many calls in any 60 seconds: a fifth at once, the rest evenly spaced. Each also counts against `within`. */
 export function createBudget(callsPerMinute: number, clock: Clock, within?: { take: () => number }) {
   const atOnce = Math.max(1, Math.floor(callsPerMinute / 5));
   const apartMs = MINUTE_MS / Math.max(1, callsPerMinute - atOnce);
-  /** When the calls so far would have ended, had each lasted until the next. */
+  /** When the calls so far would end if they ran one after another, each for `apartMs`. */
   let endAt = -Infinity;
   return {
     /** Milliseconds until the next call is allowed. 0: the call is counted and may be made now. */

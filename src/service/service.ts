@@ -13,7 +13,7 @@ export interface Service {
   call(operation: string, request: Plain, options?: CallOptions): Promise<Plain>;
   /** The answers of a list (contract 4.5), page after page. An operation without pages is called once. */
   pages(operation: string, request: Plain, options?: CallOptions): List;
-  /** The items of all pages: those of the only array in each answer. */
+  /** The items of all pages. Each answer must have one array: it holds the items. */
   items(operation: string, request: Plain, options?: CallOptions): List;
   /**
    * The price of an operation with exactly this request. The contract shows neither the body of POST /billing/quotes nor
@@ -27,8 +27,8 @@ export interface Service {
    */
   send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
   /**
-   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading the body throws ServiceError if there is too much, and the error of
-   * `fetch` if the connection breaks. Cancel it if you do not read it.
+   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading a larger body throws ServiceError; if the connection breaks,
+   * reading throws the error of `fetch`. Cancel the body if you do not read it.
    */
   media(id: string, options?: WaitOptions): Promise<Response>;
 }
@@ -55,21 +55,21 @@ export interface ServiceOptions extends Access {
   pause?: Pause;
 }
 
-/** The operation that costs money by its name alone. Others do with a quote. */
+/** The one operation that costs money without a quote. Any other costs money if it has a quote. */
 const PAID = 'ResumeCampaign';
 const MOST_PER_PAGE = 200;
 /** The default of `withinMs`. Together with SLACK_MS it is less than the default `timeoutMs` of a handler. */
 const WITHIN_MS = 24_000;
 /** The longest deadline of an operation (contract 4.1). */
 const DEADLINE_MS = 30_000;
-/** The time that the network may add to it. */
+/** The time that the network may add to a deadline. */
 const SLACK_MS = 5_000;
 const MINUTES_5_MS = 300_000;
 
 interface Call extends Pick<Ask, 'what' | 'path' | 'safe'>, Pick<Pacing, 'limit'> {
   costs?: boolean;
   body?: (deadlineMs: number) => object;
-  /** Default: the time that is left. */
+  /** Default: the deadline of the call and SLACK_MS. */
   limitMs?: number;
 }
 
@@ -94,7 +94,7 @@ class Client implements Service {
     const made = new Set<string>();
     for (let next: Plain | undefined = request; next;) {
       const key = JSON.stringify(next);
-      // Such a list never ends. Stopping without an error would make it look complete.
+      // A list whose pages repeat never ends. Stopping without an error would make it look complete.
       if (made.has(key)) throw unclear(operation, 'its pages repeat');
       made.add(key);
       const page = await this.call(operation, next, options);
@@ -135,11 +135,11 @@ class Client implements Service {
 
 /** The request for the next page (contract 4.5). Undefined: this was the last. */
 function nextOf(request: Plain, { next_cursor: cursor, page }: Plain): Plain | undefined {
-  // If a list has both kinds of pages, the cursor counts. An empty one means the end.
+  // If an answer has both a cursor and a page, the cursor counts. An empty cursor means the end.
   if (cursor !== undefined || request['cursor'] !== undefined)
     return cursor ? { limit: MOST_PER_PAGE, ...request, cursor } : undefined;
   const { page: shown, has_next_page: hasNext } = (page ?? {}) as Plain;
-  // By the number in the answer: if the service ignores the one that was asked for, the pages repeat.
+  // Counts from the page number in the answer: if the service ignores the number in the request, `pages` sees a page twice.
   const pagination = { ...(request['pagination'] as Plain | undefined), page: Number(shown) + 1 };
   return hasNext === true ? { ...request, pagination } : undefined;
 }

@@ -21,16 +21,16 @@ const [AGAIN_MS, TRIES] = [100, 30];
 export interface SandboxOptions {
   /** A folder without a .env. */
   cwd: string;
-  /** The file. */
+  /** The store's file. */
   store: string;
   /** The OPS_TOKEN. */
   token?: string;
   onLine: (line: string) => void;
-  /** It has ended by itself. */
+  /** The kit has ended by itself. */
   onEnd?: (code: number | null) => void;
 }
 
-/** Throws if the store is there, and no sandbox has made it. */
+/** Throws if the store exists, but no sandbox has made it. */
 export async function createSandbox({ cwd, store, token, onLine, onEnd }: SandboxOptions) {
   takeStore(store);
   const [port, opsPort] = [await freePort(), await freePort()];
@@ -52,7 +52,7 @@ export async function createSandbox({ cwd, store, token, onLine, onEnd }: Sandbo
     onLine(line);
   }
 
-  /** Its children hold the same pipes, so they have ended, too. */
+  /** Waits until the main process has ended. Its children hold the same pipes, so they have ended, too. */
   async function end(child: ChildProcess): Promise<void> {
     const [code] = (await once(child, 'close')) as [number | null];
     [main, takesSignals] = [undefined, false];
@@ -65,17 +65,18 @@ export async function createSandbox({ cwd, store, token, onLine, onEnd }: Sandbo
     opsUrl,
     isRunning: () => main !== undefined,
     start(env: Env, args: string[] = []): void {
-      // In a group of its own, so that Ctrl-C reaches the caller alone. When the caller is gone, the channel ends it.
+      // In a process group of its own, so that Ctrl-C reaches only the caller. When the caller is gone, the channel closes,
+      // and the kit ends.
       const apart = { cwd, env: { ...env, ...own }, detached: true, silent: true };
       const child = fork(MAIN, args, { ...apart, execArgv: ['--max-semi-space-size=8'] });
       main = child;
       for (const input of [child.stdout, child.stderr]) if (input) createInterface({ input }).on('line', hear);
       closed = end(child);
     },
-    /** Handlers and variables. False: it is not up. */
+    /** Reloads handlers and variables. False: the kit is not up. */
     reload: (): boolean => takesSignals && main?.kill('SIGHUP') === true,
     read: createReader(opsUrl, token),
-    /** What has not ended within the limit is killed. */
+    /** Stops the kit. Processes that have not ended within the limit are killed. */
     async stop(limitMs: number): Promise<void> {
       isStopping = true;
       main?.kill('SIGTERM');
@@ -87,7 +88,7 @@ export async function createSandbox({ cwd, store, token, onLine, onEnd }: Sandbo
   };
 }
 
-/** What an operation tells. Tried for seconds: the ops port opens a moment after the other. */
+/** Reads the result of an operation. Tries for seconds, because the ops port opens a moment after the public one. */
 function createReader(opsUrl: string, token: string | undefined) {
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
   return async (name: string, args: Record<string, string> = {}): Promise<unknown> => {
@@ -101,7 +102,7 @@ function createReader(opsUrl: string, token: string | undefined) {
   };
 }
 
-/** Makes it if there is none. */
+/** Makes the store if there is none. Throws if another kit has made it. */
 function takeStore(file: string): void {
   const isNew = !existsSync(file);
   mkdirSync(dirname(file), { recursive: true });
@@ -112,7 +113,7 @@ function takeStore(file: string): void {
   if (!isOurs) throw new Error(`${file} is the store of another kit, and stays as it is: name another file`);
 }
 
-/** A free port of this machine, the first from this one on. 0: any. */
+/** The first free port of this machine, from `from` on. 0: any. */
 export async function freePort(from = 0): Promise<number> {
   const server = createServer().listen(from, '127.0.0.1');
   const isFree = await once(server, 'listening').then(

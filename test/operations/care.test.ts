@@ -67,7 +67,7 @@ test('while history is being read, erasing says that it must be done again', asy
   await report(world, { state: 'running' });
   expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ events: 2, mayComeBack: true });
   expect(await ask(world, 'erase', { event: 'c:2' })).toMatchObject({ events: 1, mayComeBack: false });
-  await expect(ask(world, 'erase')).rejects.toThrow('name whose messages');
+  await expect(ask(world, 'erase')).rejects.toThrow('say what to erase');
 });
 
 function restored(world: World, file: string): Promise<unknown> {

@@ -106,13 +106,27 @@ const breakIt = (world: World) => world.load([{ name: 'h' }], [{ name: 'h' }]);
 test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>([
   ['discarding without a filter', 'discard', { handler: 'h' }, null, /^say which: --event/],
   ['retrying without a filter', 'retry', { handler: 'h' }, null, /^say which: --event/],
+  [
+    'retrying one event with a pace',
+    'retry',
+    { handler: 'h', event: '1', perMinute: '60' },
+    null,
+    /^--event names one/,
+  ],
+  [
+    'retrying one event with a filter',
+    'retry',
+    { handler: 'h', event: '1', type: 'B' },
+    null,
+    /^--event names one task/,
+  ],
   ['a rerun of a paused handler', 'rerun', { handler: 'h', all: true }, pause, /^h is paused: npx kit resume h first/],
   [
     'a retry of a broken handler',
     'retry',
     { handler: 'h', all: true },
     breakIt,
-    /^h is broken \(broken\): put its file/,
+    /^h is broken \(broken\): correct its file/,
   ],
   ['a rerun of a missing handler', 'rerun', { handler: 'h', all: true }, (world) => world.load([]), /^h is missing/],
   ['an unknown handler', 'pause', { handler: 'x' }, null, /^there is no handler x: the handlers are h$/],

@@ -55,7 +55,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'the service fails shortly',
     reconcile({ state: 'backing-off', reason: '503' }),
-    'busy: History waits to be read: 503',
+    'busy: History cannot be read for now: 503',
   ],
   ['a delivery was refused', refused(1), 'warning: Deliveries are being refused, 1 in a row: none of our secrets'],
   [
@@ -69,7 +69,7 @@ test.each<[string, Partial<Facts>, string]>([
     crm({ recent: { ended: 40, dead: 5 } }),
     'warning: crm gives up: 5 of 40 tasks became dead letters within the hour: npx kit tasks --handler crm --causes',
   ],
-  ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm fails for 2 conversations since 6 min'],
+  ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 conversations'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
   ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, and 1 task wait'],
@@ -78,7 +78,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'a process died and its task runs apart',
     crm({ suspects: 1, waiting: 1 }),
-    'warning: The process of crm has died, and 1 task that ran then',
+    'warning: The process of crm has died. 1 task that it was running will run again, each alone',
   ],
   ['run is not up', processes({ run: 'down' }), 'busy: No handler works'],
   ['keep is not up', processes({ keep: 'down' }), 'busy: No history is read'],

@@ -159,7 +159,7 @@ test('an operator gets from the cause to its retry by keyboard alone', async () 
   await page.locator('dialog [role=status]', { hasText: 'behind live work' }).waitFor();
   await page.keyboard.press('Escape');
   await page.locator('dialog').waitFor({ state: 'detached' });
-  await page.getByText('What fails comes here').waitFor();
+  await page.getByText('Failures appear here').waitFor();
 });
 
 test('of a thousand events a hundred are shown, and older ones are a link away', async () => {

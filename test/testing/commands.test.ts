@@ -39,14 +39,14 @@ test('each template becomes a handler and a test that imports it, once', async (
     expect(readFileSync(join(folder, 'src/handlers', `${name}.ts`), 'utf8')).toContain(`from '#kit'`);
     const source = readFileSync(join(folder, 'test/handlers', `${name}.test.ts`), 'utf8');
     expect(source).toContain(`from '../../src/handlers/${name}.ts'`);
-    await expect(run(create, { template, name })).rejects.toThrow('is there already');
+    await expect(run(create, { template, name })).rejects.toThrow('exists already');
   }
 });
 
 test.each([
   [{ template: 'auto-repli', name: 'mine' }, /no template auto-repli: there are handler, auto-reply/],
-  [{ template: 'notify' }, /the name is missing/],
-  [{ template: 'notify', name: '../mine' }, /other signs than letters/],
+  [{ template: 'notify' }, /the name must be 1 to 100/],
+  [{ template: 'notify', name: '../mine' }, /must be 1 to 100 letters/],
 ])('%j is refused', async (args, words) => {
   inFolder();
   await expect(run(create, args)).rejects.toThrow(words);

@@ -1,5 +1,5 @@
-// A verified copy of the store, made by a process of its own, because SQLite works for long without a break. The newest
-// seven of a store stay in the folder.
+// Makes a verified copy of the store in a process of its own, because SQLite would block this one for a long time. The
+// newest seven copies of a store stay in the folder.
 import Database from 'better-sqlite3';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -14,7 +14,7 @@ import { StoreError } from '../../store/store.ts';
 const run = promisify(execFile);
 const KEPT = 7;
 const LIMIT_MS = 3_600_000;
-/** Bytes that a copy leaves free. */
+/** Bytes that must stay free on the disk. */
 const LEFT = 640 * 2 ** 20;
 
 /** Resolves with the copy's path. Throws StoreError. */
@@ -35,13 +35,13 @@ function copy(store: string, folder: string, moment: string): string {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
   const db = new Database(store, { readonly: true, fileMustExist: true });
   const key = String(db.prepare("select value from state where name = 'lane_key'").pluck().get());
-  // A new store never pushes out the copies of the one that was lost.
+  // The name holds the store's key, so that a new store never deletes the copies of one that was lost.
   const own = `kit-${createHash('sha256').update(key).digest('hex').slice(0, 8)}-`;
   const names = (end: string): string[] =>
     fs.readdirSync(folder).filter((name) => name.startsWith(own) && name.endsWith(end));
   for (const name of names('.part')) fs.rmSync(join(folder, name));
   const { bavail, bsize } = fs.statfsSync(folder);
-  if (bavail * bsize < fs.statSync(store).size + LEFT) throw new Error(`${folder} has no room for it`);
+  if (bavail * bsize < fs.statSync(store).size + LEFT) throw new Error(`${folder} has too little room for the copy`);
   const file = join(folder, `${own}${moment}.db`);
   db.prepare('vacuum into ?').run(`${file}.part`);
   db.close();
@@ -51,14 +51,14 @@ function copy(store: string, folder: string, moment: string): string {
   return file;
 }
 
-/** Reads the whole file, and syncs it. Throws if it is no sound store. */
+/** Reads the whole file, and syncs it. Throws if the file is not a sound store of this kit. */
 export function verify(file: string): void {
   const db = new Database(file, { readonly: true, fileMustExist: true });
   const found = db.pragma('integrity_check(1)', { simple: true });
   const version = db.pragma('user_version', { simple: true });
   db.close();
   if (found !== 'ok') throw new Error(`${file} is damaged: ${String(found)}`);
-  if (version !== SCHEMA) throw new Error(`${file} is no store of this kit`);
+  if (version !== SCHEMA) throw new Error(`${file} is not a store of this kit`);
   const opened = fs.openSync(file, 'r+');
   fs.fsyncSync(opened);
   fs.closeSync(opened);

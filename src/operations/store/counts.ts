@@ -1,8 +1,8 @@
-// The counts of tasks in `handlers`, when people or pruning change many tasks.
+// Corrects the counts of tasks in `handlers` when people or pruning change many tasks.
 import { STATES } from '../../store/sqlite/counters.ts';
 import type { Change } from '../../store/sql.ts';
 
-/** Tasks leave a state. `to` null: they are deleted. */
+/** The tasks have gone from their `state` to `to`. Null: they were deleted. */
 export async function moveCounts(
   tx: Change,
   tasks: { handler: number; state: number }[],

@@ -1,4 +1,4 @@
-// Erasing: events lose what they hold, and so does what is known about them. Their rows stay.
+// Erases what events hold. Their rows stay, so that replay brings nothing back.
 import { orUndefined } from '../../base/errors.ts';
 import type { Change, Database } from '../../store/sql.ts';
 import { walk } from './walk.ts';
@@ -9,8 +9,8 @@ interface Holding {
 }
 
 /**
- * Erases one event, or all that hold this text as a whole JSON string: their bodies, and errors, notes and quarantined
- * bytes about them. The rows stay, so that replay brings nothing back.
+ * Erases one event, or all that hold this text as a whole JSON string: their bodies, the errors and notes of their tasks,
+ * and the quarantined bytes about them or with this text.
  */
 export async function erase(
   db: Database,
@@ -29,7 +29,7 @@ export async function erase(
     );
     await tx.run(`update attempts set error = 'erased' where event = @event`, { event });
   }
-  // What was there is overwritten, not only forgotten.
+  // Makes SQLite overwrite deleted bytes, instead of only marking their place as free.
   if (db.dialect === 'sqlite') await db.write((tx) => tx.get('pragma secure_delete = on'));
   if ('event' in what) {
     await db.write((tx) => one(tx, what.event));
@@ -37,7 +37,7 @@ export async function erase(
   }
   const bytes = Buffer.from(JSON.stringify(what.text));
   await walk(db, 'events', 'seq', async (stretch) => {
-    // What is escaped may be the same text.
+    // A body with escapes may spell the same text in another way.
     const holding = `select seq, body from events where seq > @from and seq <= @to
       and (instr(body, @text) > 0 or instr(body, @escape) > 0)`;
     const rows = await db.all<Holding>(holding, { ...stretch, text: bytes, escape: Buffer.from('\\u') });

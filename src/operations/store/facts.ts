@@ -1,13 +1,13 @@
-// One snapshot of facts, by index only, so that it is cheap with any number of rows.
+// Reads one snapshot of facts, by indexes only, so that it is cheap with any number of rows.
 import type { Sql } from '../../store/sql.ts';
 import { NEVER } from '../../store/sqlite/lanes.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { PeopleStore } from './open.ts';
 import type { Facts, HandlerFacts } from './shapes.ts';
 
-/** Failing tasks that are looked at to count their lanes. */
+/** Lanes are counted among at most this many failing tasks. */
 const FAILING = 1_000;
-/** Events before and after the newest dead letter. */
+/** Recent tasks: this many events before and after the newest dead letter, and ended within this time. */
 const RECENT = { events: 1_000, ms: 3_600_000 };
 
 type Judged = Pick<HandlerFacts, 'failing' | 'recent' | 'suspects' | 'dueSince' | 'heldSince'>;

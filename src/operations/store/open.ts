@@ -1,4 +1,4 @@
-// The store for people and upkeep: SQL that both dialects know, here on SQLite.
+// The store for people and upkeep: it runs SQL that SQLite and PostgreSQL both know, here on SQLite.
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { createBoots } from '../../store/sqlite/boots.ts';
 import { createCounters } from '../../store/sqlite/counters.ts';
@@ -11,18 +11,18 @@ import { createReruns, type Reruns } from './sqlite-reruns.ts';
 export interface PeopleStore extends Database {
   clock: Clock;
   /**
-   * Copies the log into the store. `restart` and `truncate` wait shortly for writers and readers. Resolves to the bytes that
-   * were in use in the log's file, which may be longer. Null: in vain.
+   * Copies the WAL into the store. `restart` and `truncate` wait briefly for writers and readers. Resolves with the used
+   * bytes of the WAL file, which may be larger. Null: a writer or reader was in the way.
    */
   checkpoint: (how: 'passive' | 'restart' | 'truncate') => Promise<number | null>;
 }
 
-/** A checkpoint that restarts the log waits this long for writers and readers. */
+/** `restart` and `truncate` wait this long for writers and readers. */
 const CHECKPOINT_MS = 100;
-/** One page in the log. */
+/** One page in the WAL, with its header. */
 const FRAME_BYTES = 4_096 + 24;
 
-/** `reading`: a connection of its own for reads, so that they wait for no write. */
+/** `reading`: a second connection for reads, so that no read waits for a write. */
 export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClock): PeopleStore {
   const change = changeOf(db);
   const outside = sqlOf(reading);
@@ -44,7 +44,7 @@ export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClo
   };
 }
 
-/** Leaves a word for a process. */
+/** Stores a value under this name, for other processes to read. */
 export const tell = (db: Database, name: string, value: unknown): Promise<void> =>
   db.write((tx) => tx.set(name, value));
 
@@ -59,7 +59,7 @@ function changeOf(db: Db): Change {
   };
 }
 
-/** Each text is prepared once. */
+/** Prepares each SQL text once. */
 function sqlOf(db: Db): Sql {
   const known = new Map<string, { statement: ReturnType<typeof db.sql>; names: string[] }>();
   function prepared(text: string, values: Values = {}) {
@@ -86,7 +86,7 @@ function sqlOf(db: Db): Sql {
   };
 }
 
-/** Reruns, which `run` hands to its handlers. */
+/** The reruns, for `run`, which gives their events to handlers. */
 export function openReruns(db: Db, clock: Clock = systemClock): Reruns {
   const lanes = createLanes(db, createState(db));
   const [counters, boots, tasks] = [createCounters(db), createBoots(db, lanes), createTasks(db, lanes)];

@@ -1,4 +1,4 @@
-// What people read: lists of events and tasks, each in steps that leave time to others.
+// What people read: lists of events and tasks, in short steps, so that the process can do other work in between.
 import { setImmediate } from 'node:timers/promises';
 import type { Origin } from '../../wire/event.ts';
 import type { Cause, EventFilter, EventLine, TaskFilter, TaskLine } from './shapes.ts';
@@ -8,9 +8,9 @@ import { ORIGINS, originOf } from '../../store/sqlite/rows.ts';
 import type { Values } from '../../store/sql.ts';
 import type { PeopleStore } from './open.ts';
 
-/** At most so many tasks of a handler are grouped by cause. */
+/** At most this many tasks of a handler are grouped by cause. */
 const CAUSES = 10_000;
-/** Events that one statement of a search passes. */
+/** Events that one statement of a search looks at. */
 const STRETCH = 10_000;
 const KEY = `case when e.cursor is null then 'i:' || e.id else 'c:' || cast(e.cursor as text) end`;
 const LINE = `select e.seq, ${KEY} as key, e.id, cast(e.cursor as text) as cursor, e.type, e.session,
@@ -33,7 +33,7 @@ const tasksIn = (order: 'asc' | 'desc'): string => `select h.name as handler, t.
     and (t.state = @state or @state is null) and (e.type = @type or @type is null)
     and (e.session = @session or @session is null) and (instr(t.error, @error) = 1 or @error is null)
   order by t.event ${order}, h.name limit @limit`;
-/** The newest tasks by the first line of their error, each with its newest event. */
+/** Groups the newest tasks by the first line of their error, and names the newest event of each group. */
 const causesOf = (which: string): string => `select c.error, c.tasks, c."newestAt", ${KEY} as example
   from (select substr(error, 1, instr(error || @line, @line) - 1) as error, count(*) as tasks,
       max(coalesce(ended_at, failed_at)) as "newestAt", max(event) as event
@@ -68,8 +68,8 @@ async function seqOf(db: PeopleStore, which: string): Promise<number | null> {
 }
 
 /**
- * A stretch at a time, the newest first, or `up` from the oldest that waits: a rare one may be behind millions of others,
- * and the process must stay awake.
+ * Searches the events in stretches, from the newest down, or `up` from the oldest event with a waiting task. A rare match
+ * may come after millions of other rows, and the process must answer others meanwhile.
  */
 async function search<Row>(
   db: PeopleStore,
@@ -81,7 +81,7 @@ async function search<Row>(
 ): Promise<Row[]> {
   const rows: Row[] = [];
   const first = up
-    ? // The sum keeps the planner from the table's own key, which begins with millions of ended tasks.
+    ? // Without `+ 0` SQLite would walk the table's own key, which begins with millions of ended tasks.
       '(select min(event + 0) from tasks where state = 0)'
     : '(select min(seq) from events)';
   const oldest = (await seqOf(db, first)) ?? Infinity;
@@ -95,7 +95,7 @@ async function search<Row>(
   return rows;
 }
 
-/** By key, id or cursor. */
+/** Finds an event by its key, id or cursor. */
 export async function readEvent(db: PeopleStore, name: string): Promise<EventLine | null> {
   const [, kind, rest = name] = /^([ci]):(.*)$/s.exec(name) ?? [];
   const isCursor = /^\d{1,19}$/.test(rest);
@@ -135,7 +135,7 @@ export async function readTasks(db: PeopleStore, { event: name, state, ...filter
   }));
 }
 
-/** Of failing tasks and dead letters, the most frequent first. */
+/** The causes of failing tasks and dead letters, the most frequent first. */
 export async function readCauses(
   db: PeopleStore,
   { handler, state, limit }: Pick<TaskFilter, 'handler' | 'state' | 'limit'>,

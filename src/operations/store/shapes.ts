@@ -1,4 +1,4 @@
-// What people, metrics and alarms read of a store, and ask of it.
+// The shapes of what people, metrics and alarms read from a store and ask it for.
 import type { z } from 'zod';
 import type { eventFilter, stateArg, taskFilter } from '../arguments.ts';
 import type { Cursor } from '../../wire/cursor.ts';
@@ -21,15 +21,15 @@ export interface HandlerFacts {
   dead: number;
   /** Attempts that failed. */
   failed: number;
-  /** Lanes whose tasks fail now (of the first thousand tasks; those that stepped aside are one), and since when. */
+  /** Lanes of the first thousand failing tasks (tasks that stepped aside count as one lane), and since when tasks fail. */
   failing: { lanes: number; since: number } | null;
-  /** Tasks around its newest dead letter that ended within the last hour, and how many of them as dead letters. */
+  /** Tasks around its newest dead letter that ended within the last hour, and how many of them are dead letters. */
   recent: { ended: number; dead: number };
-  /** Lanes whose task ran when its process died, and runs again apart. */
+  /** Lanes whose task was running when its process died, and runs again in a process of its own. */
   suspects: number;
-  /** Since when its longest waiting lane or event is due. Null: none is. */
+  /** Since when its oldest due lane, failing task or event to take up waits. Null: none waits. */
   dueSince: number | null;
-  /** When its first task that waits for the watermark was received. Null: none waits for it. */
+  /** When the event of its first task that waits for the watermark was received. Null: no task waits for it. */
   heldSince: number | null;
 }
 
@@ -41,7 +41,7 @@ export interface Alarm {
   text: string;
 }
 
-/** Bytes: of the store's log, and free on its disk. */
+/** Bytes: the size of the store's WAL file, and what is free on its disk. */
 export interface Disk {
   logBytes: number;
   freeBytes: number;
@@ -50,22 +50,22 @@ export interface Disk {
 /** One snapshot, cheap with any number of rows. */
 export interface Facts {
   at: number;
-  /** Of `state`, those that are numbers. */
+  /** The same as `state`, for names whose values are numbers. */
   counters: Record<string, number>;
   /** Counters, and what the processes report, by name. */
   state: Record<string, unknown>;
   watermark: Cursor | null;
   floor: Cursor | null;
   newestCursor: Cursor | null;
-  /** Of the newest event; its number. */
+  /** When the newest event was received, and its number. */
   newestAt: number | null;
   newest: number;
   handlers: HandlerFacts[];
   running: number;
-  /** Open ones, at most a hundred. `upTo` null: until the next event comes. */
+  /** Open gaps, at most a hundred. `upTo` null: the end is not known until the next event comes. */
   gaps: { after: Cursor; upTo: Cursor | null }[];
   alarms: (Alarm & { raisedAt: number; postedAt: number | null })[];
-  /** The newest contradiction in quarantine. */
+  /** When the newest contradiction in quarantine was received. */
   conflictAt: number | null;
   reruns: { handler: string; only: 'all' | 'dead'; tasks: number }[];
 }
@@ -85,7 +85,7 @@ export interface EventLine {
   origins: Origin[];
   deliveries: number;
   erased: boolean;
-  /** By handler. */
+  /** The state of each handler's task, by the handler's name. */
   outcomes: Record<string, TaskState>;
 }
 
@@ -100,7 +100,7 @@ export interface TaskLine {
   running: boolean;
   attempts: number;
   crashes: number;
-  /** Null: it waits for the watermark. */
+  /** Null: the task waits for the watermark, or has ended. */
   dueAt: number | null;
   firstFailedAt: number | null;
   endedAt: number | null;
@@ -115,18 +115,18 @@ export interface Cause {
   error: string;
   tasks: number;
   newestAt: number;
-  /** The key of the newest event. */
+  /** The key of the newest event among them. */
   example: string;
 }
 
-/** The sums since the store began; of `waiting` and `dead`, what stands. */
+/** Sums since the store began; but for `waiting` and `dead`, the number of such tasks at that time. */
 export type Sample = Record<'events' | 'duplicates' | 'refused' | 'done' | 'failed' | 'waiting' | 'dead', number>;
 
 export interface Rerun {
   handler: string;
   only: 'all' | 'dead';
   filter: { type?: string | undefined; session?: string | undefined; error?: string | undefined };
-  /** Cursors. Null: from the first event; to the newest. */
+  /** Null: from the first event, or to the newest. */
   from: Cursor | null;
   to: Cursor | null;
   perMinute: number | null;

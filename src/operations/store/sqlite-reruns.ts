@@ -1,4 +1,4 @@
-// Reruns: ended tasks go back into their lanes, page by page in cursor order, behind live work.
+// Reruns put ended tasks back into their lanes, page by page in cursor order, behind live work.
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { NewTask, StoredEvent } from '../../store/work.ts';
@@ -8,16 +8,16 @@ import type { Db } from '../../store/sqlite/database.ts';
 import type { Lanes, Tasks } from '../../store/sqlite/lanes.ts';
 import { EVENT, toEvent, type EventRow } from '../../store/sqlite/rows.ts';
 
-/** Tasks of a page. */
+/** Events in a page. */
 const PAGE = 64;
 const MINUTE_MS = 60_000;
-/** Where a rerun begins: events without a cursor come first. */
+/** The cursor that stands for none. A rerun begins with events without a cursor. */
 const NO_CURSOR = '-1' as Cursor;
 
 interface RerunRow {
   id: number;
   handler: number;
-  /** `all`: a task that the handler never had is made. */
+  /** `all`: an event that the handler had no task for gets one. */
   only: 'all' | 'dead';
   filter: string;
   after: Cursor;
@@ -27,7 +27,7 @@ interface RerunRow {
   perMinute: number | null;
 }
 
-/** Without events the rerun ends here. */
+/** A page without events ends the rerun. */
 export type RerunPage = RerunRow & { events: StoredEvent[] };
 
 export interface RerunParts {
@@ -46,7 +46,7 @@ const statements = (db: Db) => ({
       min(until_seq, (select position from handlers h where h.id = handler)) as untilSeq
     from reruns where ended_at is null and next_at <= ? and handler in (select value from json_each(?))
     order by next_at limit 1`),
-  // Cursor -1 is that of an event without one.
+  // A task has the cursor -1 if its event has none.
   dead: db.sql<EventRow>(`select ${EVENT} from tasks t join events e on e.seq = t.event
     where t.handler = @handler and t.state = 3 and (t.cursor, t.event) > (cast(@after as integer), @afterSeq)
       and t.cursor <= cast(@until as integer) and t.event <= @untilSeq and ${MATCHES}
@@ -101,7 +101,7 @@ export function createReruns(db: Db, { clock, boots, counters, lanes, tasks }: R
   }
 
   return {
-    /** The next page that is due, of one of these handlers. */
+    /** The next page that is due for one of these handlers. Null: none is due. */
     page(handlers: number[]): Promise<RerunPage | null> {
       return db.read(() => {
         const row = sql.due.get(clock.now(), JSON.stringify(handlers));
@@ -109,7 +109,7 @@ export function createReruns(db: Db, { clock, boots, counters, lanes, tasks }: R
       });
     },
 
-    /** Its tasks, in the lanes that the handler names now. */
+    /** Puts the tasks of a page into the lanes that the handler names now. */
     apply(boot: number, page: RerunPage, list: NewTask[]): Promise<void> {
       return db.write(() => {
         boots.check(boot);

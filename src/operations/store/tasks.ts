@@ -1,4 +1,4 @@
-// What people change in tasks: every change of a waiting task touches its lane.
+// What people change in tasks. Every change of a waiting task must touch its lane.
 import type { Change } from '../../store/sql.ts';
 import { STATES } from '../../store/sqlite/counters.ts';
 import { moveCounts } from './counts.ts';
@@ -26,10 +26,10 @@ const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_
   select id, @only, @filter, cast(@after as bigint), cast(@afterSeq as bigint), cast(@until as bigint),
     (select coalesce(max(seq), 0) from events), cast(@perMinute as bigint), cast(@now as bigint), cast(@now as bigint)
   from handlers where name = @handler returning id`;
-/** By the key that each is walked by. */
+/** Tables with rows of a handler, and the key by which each is walked. */
 const OF_HANDLER = { tasks: 'event', attempts: 'event', lanes: 'id' };
 
-/** Ends a handler that will not come back: its waiting tasks are skipped, its rows deleted. */
+/** Deletes a handler that will not come back, with its tasks and all its other rows. */
 export async function forget(db: PeopleStore, handler: string): Promise<void> {
   const { id } = (await db.get<{ id: number }>('select id from handlers where name = @handler', { handler })) ?? {};
   for (const [table, key] of Object.entries(OF_HANDLER)) {
@@ -43,10 +43,10 @@ export async function forget(db: PeopleStore, handler: string): Promise<void> {
   });
 }
 
-/** Waiting tasks end as skipped. `event` is a number. Resolves with how many. */
+/** Ends waiting tasks as skipped. `event` is an event's number. Resolves with the number of tasks. */
 export async function discard(db: PeopleStore, { event, ...filter }: TaskFilter): Promise<number> {
   let discarded = 0;
-  // They are looked for outside of the transaction, because most tasks may be others.
+  // The search runs outside the transaction, because it may pass many tasks that do not match.
   async function stretch(range: Stretch): Promise<void> {
     const tasks = await db.all<Task>(WAITING, { ...filter, ...range });
     if (tasks.length > 0) discarded += await db.write((tx) => skip(tx, tasks, db.clock.now()));
@@ -64,7 +64,7 @@ async function skip(tx: Change, tasks: Task[], now: number): Promise<number> {
   return skipped.length;
 }
 
-/** One task is due now, with all its attempts. False: there is none that waits or is dead. */
+/** Makes one task due now, with all its attempts again. False: there is no task, or it is done. */
 export function retry(db: PeopleStore, name: string, event: number): Promise<boolean> {
   return db.write(async (tx) => {
     const which = `select event, handler, lane, state from tasks
@@ -73,16 +73,16 @@ export function retry(db: PeopleStore, name: string, event: number): Promise<boo
     if (!task || STATES[task.state] === 'done') return false;
     await tx.run(AGAIN, { ...task, now: db.clock.now() });
     await moveCounts(tx, [task], 'waiting');
-    // The lane of one task is deleted with it.
+    // A lane that held only this task was deleted when the task ended.
     await tx.run('insert into lanes (id, handler) values (@lane, @handler) on conflict do nothing', { ...task });
     await tx.touch([task.lane]);
     return true;
   });
 }
 
-/** Resolves with its number. Null: no handler has this name. */
+/** Adds a rerun. Resolves with its number. Null: no handler has this name. */
 export async function rerun(db: PeopleStore, { from, to, filter, ...rest }: Rerun): Promise<number | null> {
-  // Events without a cursor come first, as -1; a range begins behind all that have the cursor before it.
+  // Events without a cursor come first, as -1. A range begins after every event with the cursor just below `from`.
   const [after, afterSeq] = from === null ? ['-1', 0] : [String(BigInt(from) - 1n), Number.MAX_SAFE_INTEGER];
   const until = to ?? '9223372036854775807';
   const row = { ...rest, filter: JSON.stringify(filter), after, afterSeq, until, now: db.clock.now() };

@@ -1,16 +1,16 @@
-// Walks a big table by its key, a stretch of rows at a time: no lock is held for long, and the process stays awake.
+// Walks a big table by its key, some rows at a time, so that locks are short and the process can do other work.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../store/sql.ts';
 
 const ROWS = 2_000;
 
-/** Above `from`, up to `to`. */
+/** Keys above `from`, up to `to`. */
 export interface Stretch {
   from: number;
   to: number;
 }
 
-/** As much time as `work` takes is left to others. */
+/** Sleeps after each stretch as long as `work` took, so that others get the store. */
 export async function walk(
   db: Database,
   table: string,

@@ -1,14 +1,14 @@
-// What the page asks the API, and how often a view asks again.
+// How the page calls the API, and how often a view calls it again.
 import { useEffect, useState } from 'preact/hooks';
 
 const EVERY_MS = 2_000;
 
-/** As `GET /api` describes them. They are there before the first view is. */
+/** All operations, as `GET /api` describes them. They are read before the first view is shown. */
 export let operations = [];
 export const argumentsOf = (name) => operations.find((one) => one.name === name).args;
 export const isByPost = (name, arg) => argumentsOf(name).some((one) => one.name === arg && one.byPost);
 
-/** Gives `{ result, at }`, or an `{ error }` in words. With a body it is a POST. */
+/** Resolves with `{ result, at }`, or with an `{ error }` in words. With a body, the request is a POST. */
 export async function ask(path, body) {
   const json = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
   const answer = await fetch(path, body ? json : { signal: AbortSignal.timeout(10_000) }).catch(() => null);
@@ -17,7 +17,7 @@ export async function ask(path, body) {
   return { error: result?.error ?? 'The kit does not answer' };
 }
 
-/** Asks for an operation, by GET where that is enough. */
+/** Calls an operation: by GET if the API allows it for these arguments, otherwise by POST. */
 export async function call(name, args) {
   if (operations.length === 0) ({ result: operations = [] } = await ask('/api'));
   const given = Object.entries(args).filter(([, value]) => value !== '');
@@ -25,7 +25,7 @@ export async function call(name, args) {
   return isGet ? ask(`/api/${name}?${new URLSearchParams(given)}`) : ask(`/api/${name}`, Object.fromEntries(given));
 }
 
-/** The answer, renewed while the page is seen. An `error` beside a `result`: it could not be renewed. */
+/** The answer, renewed while the page is visible. An `error` beside a `result`: the last renewal failed. */
 export function useApi(name, args = {}, isLive = true) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
@@ -35,7 +35,7 @@ export function useApi(name, args = {}, isLive = true) {
       const news = document.hidden || isOver ? {} : await call(name, args);
       if (isOver) return;
       setAnswer((old) => ({ ...old, ...news }));
-      // A search through a large store must not keep the kit busy.
+      // After a slow answer the page waits longer: a search through a large store must not keep the kit busy.
       if (isLive) setTimeout(() => void look(), Math.max(EVERY_MS, 10 * (Date.now() - began)));
     }
     void look();

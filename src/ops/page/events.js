@@ -1,4 +1,4 @@
-// The events: searched, and one of them with what each handler did.
+// The events with their search, and the view of one event with what each handler did.
 import { useState } from 'preact/hooks';
 import { argumentsOf, isByPost, useApi } from './api.js';
 import { button, facts, field, html, shown, table, to } from './parts.js';
@@ -34,7 +34,7 @@ function List({ args }) {
     event.preventDefault();
     const all = [...new FormData(event.target)].filter(([, value]) => value !== '');
     const { seen = [], unseen = [] } = Object.groupBy(all, ([name]) => (isByPost('events', name) ? 'unseen' : 'seen'));
-    // A phone number must not stand in the location.
+    // A phone number must not be in the page's URL.
     setHidden(Object.fromEntries(unseen));
     location.hash = to('events', seen);
   }
@@ -49,7 +49,7 @@ function List({ args }) {
         <button>search</button>
       </form>
     </details>
-    ${table(answer, { columns, empty: 'Events come here as they are delivered' })}
+    ${table(answer, { columns, empty: 'Events appear here as they are delivered' })}
     ${before && html`<a href=${to('events', { ...args, before })}>Older</a>`}
   `;
 }

@@ -1,4 +1,4 @@
-// The handlers, all or one: what each is at, what failed by cause, and what waits for what.
+// All handlers or one: the state of each, failures by cause, and what each waiting task waits for.
 import { useApi } from './api.js';
 import { button, html, table } from './parts.js';
 
@@ -15,18 +15,18 @@ export function Handlers({ args }) {
   const columns = ['handler', 'state', 'failingSince', 'waiting', 'done', 'dead', 'behind', 'fault'];
   return html`
     <h1>${args.handler ?? 'Handlers'}</h1>
-    ${table({ result: shownRows, error }, { columns, actions: changes, empty: 'Files in src/handlers come here' })}
+    ${table({ result: shownRows, error }, { columns, actions: changes, empty: 'Handlers in src/handlers appear here' })}
     <h2>Failures by cause</h2>
     ${table(causes, {
       actions: ({ handler, state, error: cause }) =>
         button(state === 'dead' ? 'retry' : 'discard', { handler, error: cause }),
-      empty: 'What fails comes here, by its error',
+      empty: 'Failures appear here, by error',
     })}
     <h2>Waiting tasks</h2>
     ${table(waiting, {
       columns: ['handler', 'key', 'type', 'waitsFor', 'attempts', 'error'],
       actions: ({ handler, key }) => ['retry', 'discard'].map((name) => button(name, { handler, event: key })),
-      empty: 'What waits comes here, with what it waits for',
+      empty: 'Waiting tasks appear here, with what they wait for',
     })}
   `;
 }

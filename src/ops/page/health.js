@@ -1,11 +1,11 @@
-// Whether all is well: the headline, what stands in the way with the button that helps, and the last day.
+// Whether all is well: the headline, each alarm with the button that helps, and the last day.
 import { useApi } from './api.js';
 import { button, facts, html, shown, table } from './parts.js';
 
 const DAY_MS = 86_400_000;
 const BOX = { viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img' };
 
-/** `lines`: the field of a point that each line shows, by the line's name. */
+/** `lines` maps the name of each line to the field of a point that it shows. */
 function chart(title, lines, points) {
   const fields = Object.entries(lines);
   const top = Math.max(1, ...points.flatMap((one) => fields.map(([, field]) => one[field])));
@@ -34,7 +34,7 @@ export function Health({ status }) {
       ${remedy && button(remedy.operation, remedy.args)}
     </p>`;
   const bytes = ({ id }) => button('quarantine', { id }, 'bytes');
-  const empty = 'Authentic bytes that are no new, readable event come here';
+  const empty = 'Authentic bytes that are unreadable, or contradict a stored event, appear here';
   return html`
     <h1 class=${headline.level}><b>${headline.level}</b> ${headline.text}</h1>
     ${alarms.toSorted((one) => (one.text === headline.text ? -1 : 0)).map(alarm)}

@@ -7,7 +7,7 @@ import { call, operations } from './api.js';
 const UNITS = Object.entries({ day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1_000 });
 const WORDS = new Intl.RelativeTimeFormat('en', { style: 'short' });
 
-/** What strangers wrote may hold characters that nobody sees, or that turn a line round: their numbers are shown. */
+/** Text of strangers may hold characters that nobody sees or that reorder a line: it is shown with their numbers instead. */
 function plain(child) {
   if (Array.isArray(child)) return child.map(plain);
   if (typeof child !== 'string') return child;
@@ -19,10 +19,10 @@ export const html = htm.bind((type, props, ...children) => h(type, props, ...chi
 
 export const to = (view, args) => `#${view}?${new URLSearchParams(args)}`;
 
-// A cursor may be longer than a double.
+// A cursor may have more digits than a JavaScript number keeps.
 const exact = (_, value, { source }) => (typeof value === 'number' ? JSON.rawJSON(source) : value);
 
-/** Fields that look the same wherever they come. */
+/** How fields with these names look in every view. */
 const FIELDS = {
   key: (key) => html`<a href=${to('events', { event: key })}>${key}</a>`,
   session: (session) => html`<a href=${to('events', { session })}>${session}</a>`,
@@ -33,7 +33,7 @@ const FIELDS = {
   body: (body) => html`<pre>${JSON.stringify(JSON.parse(body, exact), null, 2)}</pre>`,
 };
 
-/** Any result, for people. Times are UTC. */
+/** Any value of a result, for people. `name`: its field. Times are UTC. */
 export function shown(value, name) {
   if (value === null || value === undefined) return null;
   if (FIELDS[name]) return FIELDS[name](value);
@@ -52,13 +52,13 @@ function time(at) {
 
 const worded = (name) => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-/** Values by name. */
+/** An object, as its names and values. */
 export function facts(of) {
   const fact = ([name, value]) => html`<div><small>${worded(name)}</small> ${shown(value, name) ?? '–'}</div>`;
   return html`<div class="facts">${Object.entries(of).map(fact)}</div>`;
 }
 
-/** Rows as `useApi` gives them. Default of `columns`: all that are not empty. `actions`: what a row offers. */
+/** Rows as `useApi` gives them. Default of `columns`: all that are not empty. `actions`: the buttons of a row. */
 export function table({ result: rows, error }, { columns, actions, empty = 'Nothing' } = {}) {
   const failure = error && html`<p class="critical">${error}</p>`;
   if (!rows?.length) return failure || html`<p class="empty">${rows ? empty : 'Reading …'}</p>`;
@@ -82,7 +82,7 @@ export const onOpen = (listener) => (open = listener);
 export const button = (name, args = {}, label = name) =>
   html`<button type="button" onClick=${() => open({ name, args })}>${label}</button>`;
 
-/** An argument, as the API describes it. */
+/** The input of an argument, from its description by the API. */
 export function field({ name, kind, choices, required, about }, value) {
   const same = { name, required, autocomplete: 'off' };
   const option = (choice) => h('option', { selected: choice === value }, choice);
@@ -94,7 +94,7 @@ export function field({ name, kind, choices, required, about }, value) {
   return html`<label>${worded(name)} ${input} <small>${about}</small></label>`;
 }
 
-/** What an operation does and with what, what else it needs, and what came of it. What only reads begins at once. */
+/** Shows what an operation does, its arguments, inputs for the others, and its result. One that only reads runs at once. */
 export function Dialog({ name, args, onClose }) {
   const { about, access, args: known } = operations.find((one) => one.name === name);
   const form = useRef();
@@ -122,7 +122,7 @@ export function Dialog({ name, args, onClose }) {
   </dialog>`;
 }
 
-/** Every operation, so that none is missing. */
+/** The view of all operations, so that the page lacks none. */
 export const Actions = () =>
   html`<h1>All actions</h1>
     ${table({ result: operations }, { columns: ['name', 'about', 'access'], actions: ({ name }) => button(name) })}`;

@@ -39,7 +39,7 @@ export const create = define({
   about: 'writes a handler and its test from a template; without one it lists the templates',
   args: z.object({
     template: z.string().optional().describe('one of the templates, or handler: an empty one'),
-    name: z.string().default('').describe('of the handler and its file: letters, digits, - and _'),
+    name: z.string().default('').describe('the name of the handler and its file: letters, digits, - and _'),
   }),
   first: ['template', 'name'],
   access: 'change',
@@ -48,16 +48,16 @@ export const create = define({
     const names = list().map((one) => one.template);
     if (!names.includes(wanted)) throw new Refused(`there is no template ${wanted}: there are ${names.join(', ')}`);
     if (!/^[a-z0-9][\w-]{0,99}$/i.test(name))
-      throw new Refused('the name is missing, or holds other signs than letters, digits, - and _');
+      throw new Refused('the name must be 1 to 100 letters, digits, - and _, and begin with a letter or a digit');
     const handler = join(loadConfigOfRun(readEnv()).handlersDir, `${name}.ts`);
     const test = resolve('test/handlers', `${name}.test.ts`);
     const there = [handler, test].find((path) => existsSync(path));
-    if (there !== undefined) throw new Refused(`${there} is there already: choose another name`);
+    if (there !== undefined) throw new Refused(`${there} exists already: choose another name`);
     const isEmpty = wanted === 'handler';
     write(handler, isEmpty ? HANDLER : template(`${wanted}.ts`));
     const source = isEmpty ? TEST : template(`${wanted}.test.ts`);
     write(test, source.replace(`'./${wanted}.ts'`, `'${relative(dirname(test), handler)}'`));
-    const words = `Next: npm test ${relative('', test)}, and SIGHUP to a running kit`;
+    const words = `Next: npm test ${relative('', test)}, and send SIGHUP to a running kit`;
     return { handler, test, words };
   },
 });

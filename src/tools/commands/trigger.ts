@@ -21,14 +21,14 @@ export const trigger = define({
     data: z
       .preprocess(json, z.record(z.string(), z.unknown(), 'must be an object in JSON'))
       .default({})
-      .describe('in JSON'),
+      .describe('its data, in JSON'),
     set: z
       .preprocess((given) => [given].flat(), z.array(assignment))
       .default([])
-      .describe('field=value: without JSON'),
-    cursor: cursorArg.nullable().default(null).describe('its place in the history; else it has none'),
+      .describe('field=value: one field of the data, without JSON'),
+    cursor: cursorArg.nullable().default(null).describe('its place in the history; default: none'),
     times: z.coerce.number().int().min(1).max(1_000).default(1).describe('how often it is delivered'),
-    url: z.url().optional().describe('of the receiver; else the one of .env'),
+    url: z.url().optional().describe('of the receiver; default: the one of .env'),
     badSignature: flag.describe('signed with another secret: 401 is expected'),
     old: z.coerce.number().int().min(0).default(0).describe('seconds since it was signed'),
   }),
@@ -44,7 +44,7 @@ export const trigger = define({
       typeof example[name] === 'string' ? text : (json(text) ?? text),
     ]);
     const all = { ...example, ...data, ...(Object.fromEntries(fields) as object) };
-    // By `kit_`, `receive` knows that the service has not sent it.
+    // By `kit_`, `receive` knows that the service has not sent this event.
     const about = { id: `kit_${randomUUID()}`, cursor, createdAt: new Date(at).toISOString() };
     const event = fixture<string>(type, { ...about, data: all });
     const secret = badSignature ? `whsec_${randomUUID()}` : (own[0] ?? '');

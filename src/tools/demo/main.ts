@@ -8,7 +8,7 @@ import { startService } from '../simulator/service.ts';
 import type { Answer } from '../simulator/webhook.ts';
 import { createReceiver } from './receiver.ts';
 
-/** The highest cursor that has ended before in the same lane. */
+/** The highest cursor among the tasks completed before in the same lane. */
 const HIGHEST = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
 
 const kit = await createReceiver();
@@ -29,11 +29,14 @@ await kit.stop();
 await service.stop();
 process.exit(exitCode);
 
-/** The story, step by step, and then the sums. */
+/** Plays the demo step by step, and then counts the sums. */
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
-  // Replay shows what follows the first event.
-  await kit.until('its first look at the history', async () => (await kit.status()).reconcile.lastAt !== null);
+  // Replay begins at the first stored event, so it must have begun before events are lost.
+  await kit.until(
+    "the receiver's first look at the history",
+    async () => (await kit.status()).reconcile.lastAt !== null,
+  );
   const askedAt = clock.now();
   await kit.reconcile();
   await kit.until('the first reconciliation', async () => {
@@ -92,15 +95,15 @@ async function sumsOf(want: Record<'sent' | 'lost' | 'doubled' | 'forged', numbe
   return [
     { name: 'sent', meaning: 'deliveries made', want: all, got: want.sent },
     { name: 'accepted', meaning: 'events stored by a delivery', want: events - want.lost, got: accepted },
-    { name: 'duplicates', meaning: 'deliveries of events that were there', want: want.doubled, got: status.duplicates },
-    { name: 'refused', meaning: 'deliveries of strangers', want: want.forged, got: refused },
+    { name: 'duplicates', meaning: 'deliveries of events already stored', want: want.doubled, got: status.duplicates },
+    { name: 'refused', meaning: 'forged deliveries', want: want.forged, got: refused },
     { name: 'recovered', meaning: 'events stored by replay', want: want.lost, got: recovered },
     { name: 'handled once', meaning: 'events with exactly one completion', want: events, got: once },
     { name: 'in order', meaning: 'in cursor order in their lane, or marked late', want: events, got: inOrder },
   ];
 }
 
-/** Sends these events, says how they were answered, and resolves with the number of deliveries. */
+/** Sends these events, prints how they were answered, and resolves with the number of deliveries. */
 async function act(
   name: string,
   events: readonly SimulatedEvent[],
@@ -126,7 +129,7 @@ function make(count: number): SimulatedEvent[] {
   return Array.from({ length: count }, () => history.add());
 }
 
-/** By the reversed digits of the cursor, which looks random, but is the same in every demo. */
+/** Sorts by the reversed digits of the cursor: the order looks random, but is the same in every demo. */
 function shuffle(events: SimulatedEvent[]): SimulatedEvent[] {
   const mixed = ({ cursor }: SimulatedEvent): string => (cursor ?? '').split('').toReversed().join('');
   return events.toSorted((a, b) => (mixed(a) < mixed(b) ? -1 : 1));

@@ -42,11 +42,11 @@ export async function createReceiver() {
       kit.start({ PATH: process.env['PATH'], LOG_LEVEL: 'warn', HANDLERS_DIR: handlers, ...env });
     },
     until,
-    /** What it has logged. */
+    /** What the receiver has logged. */
     output: () => output,
-    ready: () => until('it to be ready', async () => (await fetch(new URL('/readyz', url))).ok),
+    ready: () => until('the receiver to be ready', async () => (await fetch(new URL('/readyz', url))).ok),
     status: async (): Promise<Status> => (await kit.read('status')) as Status,
-    /** Tried until it is taken, because the ops port opens a moment after the other. */
+    /** Asks until the request is taken, because the ops port opens a moment after the public one. */
     reconcile: () =>
       until('a reconciliation to be asked for', async () => {
         const asked = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };

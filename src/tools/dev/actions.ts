@@ -1,4 +1,4 @@
-// What the view Send asks for: the types of src/events.ts, deliveries, switches, and tests that become files.
+// The actions of the view Send: reads the types of src/events.ts, sends events, turns switches, and writes tests.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,16 +10,16 @@ import type { SimulatedService } from '../simulator/service.ts';
 const ROOT = new URL('../../../', import.meta.url);
 const EVENTS = new URL('src/events.ts', ROOT);
 const SESSION = '00000000-0000-4000-8000-000000000001';
-/** Events a minute; and of a hundred. */
+/** Events a minute while traffic is on, and how many of 100 events meet chaos. */
 const [TRAFFIC, CHAOS] = [60, 30];
 
-/** `live`: the events are real, and those that are sent here have no cursor. */
+/** `live`: real events come from the service, so an event that is sent here has no cursor. */
 export function createActions({ history, streams, webhook, rate, chaos }: SimulatedService, live: boolean) {
   let switches = { traffic: false, chaos: false };
   let types: Record<string, EventType<unknown>> = {};
 
   return {
-    /** Reads src/events.ts. Resolves with its fault, for people; then the types stay as they were. */
+    /** Reads src/events.ts. Resolves with a fault in it, for people, or null. After a fault, the types stay as they were. */
     async load(): Promise<string | null> {
       try {
         ({ eventTypes: types } = (await import(`${EVENTS.href}?${clock.monotonic()}`)) as { eventTypes: typeof types });
@@ -35,7 +35,7 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
       const examples = Object.entries(types).map(([type, { example }]) => ({ type, data: example?.(about) ?? {} }));
       return { switches: live ? null : switches, examples };
     },
-    /** A new event; or with `again`, which has an id and a cursor, that one. */
+    /** Sends a new event, or with `again` the event that has this id and cursor. */
     send({ type = '', data = {}, again }: { type?: string; data?: Record<string, unknown>; again?: object }) {
       const isNew = !again && !live;
       const event = isNew ? history.add(type, data, true) : { ...history.make(type, data), ...again };
@@ -49,16 +49,16 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
       chaos.share(switches.chaos ? CHAOS : 0);
       return switches;
     },
-    /** Writes a test of the handler, under the first name that is free. */
+    /** Writes a test of the handler, under the first free file name. */
     save({ handler = '', source = '' }: { handler?: string; source?: string }) {
-      if (!/^\w[\w.-]{0,99}$/.test(handler)) throw new Error('this is no name of a handler');
+      if (!/^\w[\w.-]{0,99}$/.test(handler)) throw new Error('this is not the name of a handler');
       const fileOf = (n: number): string => `test/handlers/${handler}${n > 1 ? `-${n}` : ''}.test.ts`;
       let n = 1;
       while (existsSync(new URL(fileOf(n), ROOT))) n++;
       const file = fileOf(n);
       mkdirSync(new URL('test/handlers', ROOT), { recursive: true });
       writeFileSync(new URL(file, ROOT), source.replaceAll(fileURLToPath(ROOT), '../../'));
-      // Found in the PATH of `npm run`. Without it the test is right as well.
+      // `npm run` has oxfmt in its PATH. Without it the test works too.
       spawnSync('oxfmt', [file], { cwd: ROOT });
       return { file };
     },

@@ -7,16 +7,16 @@ export type Told = Record<string, unknown>;
 const WORDS: Record<string, string> = { completed: 'done', again: 'failed' };
 const COLOURS = { done: 'green', failed: 'yellow', dead: 'red', broken: 'red', loaded: 'cyan', kit: 'yellow' } as const;
 const WARN = 40;
-/** The line of the attempt says it, or what Ctrl-C and saving do. */
+/** Messages and alarms that are not shown: the line of the attempt says the same, or Ctrl-C or saving causes them. */
 const KNOWN = /see npx kit explain$|^handler_|^webhook_silent|^process_down/;
 
-/** The fields of a line of the kit's log. Undefined: a handler has printed it, or Node. */
+/** The fields of a line of the kit's log. Undefined: a handler or Node has printed the line. */
 export function toldBy(line: string): Told | undefined {
   const told = orUndefined(() => JSON.parse(line) as Told | null);
   return told?.['process'] ? told : undefined;
 }
 
-/** One attempt; if it failed, with the task that it leaves behind. */
+/** The line of one attempt. The second argument is its task as stored, if the attempt failed. */
 export function attemptLine(told: Told, { error, state, dueAt }: Told = {}): string {
   const { time, handler, outcome, ms, type, key, attempt, origin } = told;
   const word = WORDS[clean(outcome)] ?? clean(outcome);
@@ -28,7 +28,7 @@ export function attemptLine(told: Told, { error, state, dueAt }: Told = {}): str
   return error ? `${line}\n${noted('', clean(error))}` : line;
 }
 
-/** Any other line. Undefined: it says nothing new to a developer. */
+/** Any other line, for people. Undefined: it says nothing new to a developer. */
 export function otherLine(told: Told): string | undefined {
   const { level, process: role, time: _, handler, key, msg, ...more } = told;
   const { fault, handlers, alarm } = more;
@@ -42,7 +42,7 @@ export function otherLine(told: Told): string | undefined {
 
 export const noted = (word: string, text: string): string => `${painted(word)}   ${text}`;
 
-/** On one line, without what controls a terminal: strangers may have written it. */
+/** A value on one line, without characters that control a terminal: strangers may have written it. */
 function clean(value: unknown): string {
   const text = stripVTControlCharacters(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
   return text

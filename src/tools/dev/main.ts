@@ -14,7 +14,7 @@ import { envOf, readOptions, refuse } from './options.ts';
 import { startServer } from './server.ts';
 
 const SRC = dirname(dirname(import.meta.dirname));
-/** Until a stop is cut short, until an editor has saved, and until the store has an attempt's error. */
+/** Waits: before a stop is forced, until an editor has saved, and until the store has an attempt's error. */
 const [STOP_MS, SETTLE_MS, ERROR_MS] = [1_000, 50, 100];
 
 const { live, store, inspect, traffic, chaos, ...options } = readOptions();
@@ -22,7 +22,7 @@ const token = randomBytes(24).toString('hex');
 const onEnd = (): void => void end(EXIT.failed);
 const kit = await createSandbox({ cwd: import.meta.dirname, store, token, onLine: take, onEnd }).catch(refuse);
 const onDisabled = (): void => service.webhook.enable();
-// The service's waits begin with 30 s.
+// Ten times faster, because the service waits 30 s before its second attempt.
 const service = await startService({ url: kit.url, speed: 10, earlier: true, onDisabled });
 const actions = createActions(service, live);
 const page = await startServer(kit.opsUrl, token, actions);
@@ -34,7 +34,7 @@ trigger   WEBHOOK_SECRET=${service.secret} npx kit trigger MessageReceived --url
 store     DATABASE_URL=sqlite:${store} npx kit status
 handlers  ${envOf(live).HANDLERS_DIR}: what you save is loaded at once. Ctrl-C ends it.\n`);
 await load();
-// Not recursively: such a watch loses files that an editor replaces.
+// Each folder is watched by itself: a recursive watch loses files that an editor replaces.
 const inside = readdirSync(SRC, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
 for (const folder of [SRC, envOf(live).HANDLERS_DIR, ...inside.map(({ parentPath, name }) => join(parentPath, name))])
   watch(folder, (_, name) => /^[^.].*\.ts$/.test(name ?? '') && save());
@@ -50,10 +50,10 @@ function save(isEnv = false): void {
   saving = setTimeout(() => void load(isEnv), SETTLE_MS);
 }
 
-/** What was saved. A kit that starts may have read it before, so it starts again. */
+/** Loads what was saved. A kit that is still starting may have read the old files, so it is started again. */
 async function load(isEnv = false): Promise<void> {
   const fault = await actions.load();
-  if (fault) return print(noted('broken', `${fault} (correct it and save; what is loaded goes on)`));
+  if (fault) return print(noted('broken', `${fault} (correct it and save; what was loaded stays in use)`));
   if (!isEnv && kit.reload()) return;
   await kit.stop(STOP_MS);
   const own = { WEBHOOK_SECRET: service.secret, API_BASE_URL: service.url, API_KEY: service.key, LOG_LEVEL: 'debug' };
@@ -66,7 +66,7 @@ function take(line: string): void {
   else print(told ? otherLine(told) : line);
 }
 
-/** One attempt. The text of its error is in the store alone, and there a moment later. */
+/** Prints one attempt. The text of its error is only in the store, a moment later. */
 async function tell(told: Told): Promise<void> {
   const { outcome = '', handler = '', key = '' } = told as Record<string, string>;
   if (!['again', 'dead', 'skipped'].includes(outcome)) return print(attemptLine(told));
@@ -80,7 +80,7 @@ async function end(code: number): Promise<void> {
   process.exit(code);
 }
 
-/** Paths are shown as they are from here. */
+/** Prints a text. Paths in it become relative to the current folder. */
 function print(text: string | undefined): void {
   if (text !== undefined) process.stdout.write(`${text.replaceAll(`${process.cwd()}/`, '')}\n`);
 }

@@ -7,7 +7,8 @@ import { readEnv, schema, type Env } from '../../config.ts';
 
 const USAGE = `npm run dev -- [--live] [--traffic] [--chaos] [--store <file>] [--no-open] [--inspect[=port]]
   --live     real events of your account, by API_BASE_URL and API_KEY; without it the service is simulated
-  --traffic  an event a second; --chaos: of ten, three are lost, doubled, shuffled or late. The page switches both
+  --traffic  an event a second
+  --chaos    of ten events, three are lost, doubled, shuffled or late. The page can switch both
   --store    default: data/dev.db, with --live data/dev-live.db
   --inspect  breakpoints in handlers: attach to 127.0.0.1:9229, or to the port`;
 
@@ -28,7 +29,7 @@ export function refuse(error: unknown): never {
   return process.exit(EXIT.usage);
 }
 
-/** What is for handlers, and their folder; with `live` also the access. Nothing else, so that nothing real is touched. */
+/** Variables for handlers, and their folder; with `live` also those of the API. No others: nothing real is touched. */
 export function envOf(live: boolean): Env & { HANDLERS_DIR: string } {
   const { HANDLERS_DIR = 'src/handlers', API_BASE_URL, API_KEY, ...values } = readSecretFiles(readEnv()).values;
   const others = Object.entries(values).filter(([name]) => !Object.hasOwn(schema.shape, name.replace(/_FILE$/, '')));

@@ -1,4 +1,5 @@
-// The page of `npm run dev`: the kit's own page and API, with the token added, and the view Send. For this machine alone.
+// The page of `npm run dev`: passes requests on to the kit's own page and API, with the token, and adds the view Send. Only
+// this machine may use it.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -8,12 +9,12 @@ import { refusal } from '../../ops/access.ts';
 import { freePort } from '../sandbox.ts';
 
 const FIRST_PORT = 3010;
-const NO_KIT = { error: 'the kit does not answer: it starts, or the terminal of npm run dev says why' };
+const NO_KIT = { error: 'the kit does not answer: it is starting, or the terminal of npm run dev says why' };
 const FILES: Record<string, string> = { '/dev/send.js': 'text/javascript', '/dev/send.css': 'text/css' };
 
 type Actions = Record<string, (asked: never) => unknown>;
 
-/** Resolves with its address. Actions are asked for by POST with JSON; what they throw is for people. */
+/** Resolves with the page's address. An action is called by POST with JSON; what it throws is shown to people. */
 export async function startServer(opsUrl: string, token: string, actions: Actions): Promise<string> {
   const server = createServer((request, response) => {
     void respond(request, response).catch((error: unknown) => say(response, 400, { error: describe(error).message }));
@@ -28,13 +29,13 @@ export async function startServer(opsUrl: string, token: string, actions: Action
     const body = method === 'POST' ? await text(request) : null;
     const action = Object.entries(actions).find(([name]) => url === `/dev/${name}`)?.[1];
     if (action && body !== null) return say(response, 200, (await action(JSON.parse(body) as never)) ?? {});
-    // What names this page, or somebody's token, stays here.
+    // Headers that name this page, or hold another token, are not passed on.
     const onward = { authorization: `Bearer ${token}`, 'content-type': headers['content-type'] ?? '' };
     const answer = await fetch(`${opsUrl}${url}`, { method, body, headers: onward }).catch(() => null);
     if (!answer) return say(response, 502, NO_KIT);
     const { 'content-length': _, ...told } = Object.fromEntries(answer.headers);
     const sent = Buffer.from(await answer.arrayBuffer());
-    // The page of operators begins with another module here.
+    // The page of operators starts with send.js here, instead of main.js.
     response.writeHead(answer.status, told);
     response.end(url === '/' ? sent.toString().replace('/page/main.js', '/dev/send.js') : sent);
   }

@@ -11,7 +11,7 @@ import type { Kind, Limits } from './limits.ts';
 import { Lost, Refusal } from './refusal.ts';
 import type { Streams } from './stream.ts';
 
-/** The valid one, and those that were revoked. */
+/** The valid API key, and those that were revoked. */
 export interface Keys {
   current: string;
   revoked: Set<string>;
@@ -37,7 +37,7 @@ const ROUTES = new Map<string, Kind>([
 ]);
 const nameOf = (route: string): string => route.replace(/^.*\/v1\/(rpc\/)?/, '');
 export const CALLS = [...ROUTES.keys()].map(nameOf);
-/** Of a body (contract 8). */
+/** The largest body that is taken, in bytes (contract 8). */
 const MOST_BYTES = 12 * 1024 * 1024;
 const JSON_TYPE = { 'content-type': 'application/json' };
 
@@ -71,7 +71,7 @@ export async function startApi(port: number, options: ApiOptions) {
   const address = server.address();
   return {
     url: `http://127.0.0.1:${typeof address === 'object' && address ? address.port : port}/v1`,
-    /** So far, with those that were refused. */
+    /** The number of requests so far, refused ones included. */
     requests: () => requests,
     async stop(): Promise<void> {
       server.close();
@@ -81,7 +81,7 @@ export async function startApi(port: number, options: ApiOptions) {
   };
 }
 
-/** Returns what answers a request. Undefined: it has been answered. Throws Refusal or Lost. */
+/** The function that answers a request. It resolves with the answer; undefined: it is sent already. Throws Refusal or Lost. */
 function createAnswer({ keys, calls, streams, limits, faults }: ApiOptions) {
   function carryOut(name: string, body: Record<string, unknown>): object {
     if (name === 'billing/quotes') return calls.quote(body);
@@ -89,13 +89,13 @@ function createAnswer({ keys, calls, streams, limits, faults }: ApiOptions) {
     if (name === 'ReplayEvents') return calls.replay(request);
     if (name === 'ListMessages') return calls.messages(request);
     if (name === 'ListConversations') return calls.conversations(request);
-    // The contract does not show its answer.
+    // The contract does not show the answer of GetApiKeyIdentity.
     if (name === 'GetApiKeyIdentity') return {};
     calls.pay(billing, request);
     return calls.send(request);
   }
 
-  /** Whether the key may call. Throws Refusal. */
+  /** Throws Refusal if the key may not call. */
   function authenticate(authorization = ''): void {
     const key = authorization.replace(/^Bearer /, '');
     if (key !== keys.current) throw new Refusal(401, keys.revoked.has(key) ? 'API_AUTH_REVOKED' : undefined);

@@ -23,12 +23,12 @@ export function valid<Shape>(schema: z.ZodType<Shape>, value: unknown, reason?: 
   return parsed.data;
 }
 
-/** Each throws Refusal. `onSent`: a message is on its way. */
+/** Each call throws Refusal. `onSent` is called when a message is sent. */
 export function createCalls(history: History, onSent: (data: Fields) => void) {
-  /** What was priced, by quote. */
+  /** Requests that were priced, by the id of their quote. */
   const quotes = new Map<unknown, Fields>();
   const inbox = createInbox(history);
-  /** A page of those that have the same conversation and session, if the request names them (contract 4.5). */
+  /** A page of a list. If the request names a conversation or a session, only what belongs to it (contract 4.5). */
   function pageOf(field: string, all: Fields[], request: Fields): Fields {
     const { cursor, limit, ...wanted } = valid(listing, request);
     const asked = ['conversation_id', 'session_id'].filter((name) => wanted[name] !== undefined);
@@ -48,7 +48,7 @@ export function createCalls(history: History, onSent: (data: Fields) => void) {
         reset_required: isExpired,
       };
     },
-    /** How a message is found again after an uncertain outcome (contract 7.3). */
+    /** After an uncertain outcome, a receiver finds its message here (contract 7.3). */
     messages: (request: Fields): object => pageOf('messages', inbox.messages(), request),
     conversations: (request: Fields): object => pageOf('conversations', inbox.conversations(), request),
     media(id: string): typeof MEDIA {
@@ -61,7 +61,7 @@ export function createCalls(history: History, onSent: (data: Fields) => void) {
       quotes.set(quoteId, valid(quoting, body).request);
       return { quoteId };
     },
-    /** A quote never fires twice, whether or not the message is sent (contract 7.3). */
+    /** A quote works only once, whether or not the message is sent (contract 7.3). */
     pay(billing: unknown, request: Fields): void {
       const quoteId = z.looseObject({ quoteId: z.string() }).safeParse(billing).data?.quoteId;
       if (quoteId === undefined) throw new Refusal(428);

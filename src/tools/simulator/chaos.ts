@@ -1,12 +1,12 @@
 // Chaos: a share of the events is lost, doubled, shuffled or late on its way to the webhook.
 
-/** The longest wait before a delivery that later ones overtake, and before a late one. */
+/** The longest wait before a shuffled delivery, which later ones overtake, and before a late one. */
 const WAITS_MS = { shuffled: 2_000, late: 60_000 };
 
 export function createChaos(random: () => number = Math.random) {
   let percent = 0;
   return {
-    /** How many of 100 events meet it. 0: none. */
+    /** Sets how many of 100 events meet chaos. 0: none. */
     share: (of: number): void => void (percent = of),
     /** Milliseconds before each delivery of the next event. None: it is lost. */
     waits(): number[] {

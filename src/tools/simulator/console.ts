@@ -4,27 +4,27 @@ import { FAULTS, type Fault } from './faults.ts';
 import { Refusal } from './refusal.ts';
 import type { SimulatedService } from './service.ts';
 
-/** Undefined: the words are wrong. */
+/** Returns the answer. Undefined: the words after the command are wrong. */
 type Run = (service: SimulatedService, ...words: string[]) => string | undefined;
 
 const MOST = 1_000;
 
 const COMMANDS: [usage: string, does: string, run: Run][] = [
-  ['send [n] [type]', 'makes n events; alone, one MessageReceived', send],
+  ['send [n] [type]', 'makes n events; by default one MessageReceived', send],
   ['rate <n>', 'makes n events a minute from now on; 0 stops', rate],
   ['chaos <n>', 'of 100 events, n are lost, doubled, shuffled or late from now on; 0 stops', chaos],
-  ['ping', 'sends the test event, once a minute', ping],
+  ['ping', 'sends the test event; at most one a minute', ping],
   ['disable', 'switches the webhook off', ({ webhook }) => (webhook.disable(), 'the webhook is off')],
-  ['enable', 'switches it on, for new events', ({ webhook }) => (webhook.enable(), 'the webhook is on')],
-  ['rotate', 'a new secret; the old one also signs', ({ webhook }) => `WEBHOOK_SECRET=${webhook.rotate()}`],
-  ['revoke', 'the API key is revoked, and a new one shown', revoke],
-  ['expire', 'what has happened can be replayed no longer', expire],
+  ['enable', 'switches the webhook on, for new events', ({ webhook }) => (webhook.enable(), 'the webhook is on')],
+  ['rotate', 'makes a new secret; the old one also signs', ({ webhook }) => `WEBHOOK_SECRET=${webhook.rotate()}`],
+  ['revoke', 'revokes the API key, and shows a new one', revoke],
+  ['expire', 'replay no longer shows the events so far', expire],
   ['stream end | stream <reason>', 'ends the streams; or tells them to refresh, with this reason', stream],
-  ['fault <what> [n] [REASON] [call]', 'the next n calls fail; help shows how', fault],
+  ['fault <what> [n] [REASON] [call]', 'makes the next n calls fail, as below', fault],
   ['help', 'shows this list', help],
 ];
 
-const MORE = `A fault is a status (from 500 on, the call is carried out), or
+const MORE = `A fault is a status (from 500 on, the call is still carried out), or
   undone   503, and the call is not carried out
   lost     the call is carried out, and its answer does not arrive
   reset    replay answers reset_required
@@ -69,7 +69,7 @@ function ping(service: SimulatedService): string {
 
 function revoke(service: SimulatedService): string {
   const key = service.revoke();
-  return `the key is revoked, and the webhook is off. A new key, and enable, bring both back:\n  API_KEY=${key}`;
+  return `the key is revoked, and the webhook is off. Use the new key, and type enable:\n  API_KEY=${key}`;
 }
 
 function expire({ history }: SimulatedService): string {

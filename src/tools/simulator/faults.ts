@@ -1,16 +1,16 @@
-// What goes wrong with calls to come, as a person or a test asks for it (contract 7).
+// Faults of the next calls, as a person or a test asks for them (contract 7).
 import { Lost, Refusal, STATUSES } from './refusal.ts';
 
 /**
- * A status refuses the call; from 500 on, it is carried out all the same: the uncertain outcome of contract 7.3. `undone`:
- * 503, and it is not carried out. `lost`: it is carried out, and its answer does not arrive. `reset`: replay says that the
- * cursor has expired.
+ * A status refuses the call. From 500 on, the call is carried out all the same: the uncertain outcome of contract 7.3.
+ * `undone`: 503, and the call is not carried out. `lost`: the call is carried out, but its answer does not arrive. `reset`:
+ * replay says that the cursor has expired.
  */
 export interface Fault {
   what: number | 'undone' | 'lost' | 'reset';
-  /** Default: the one that most calls with this status meet. */
+  /** Default: the usual reason for this status. */
   reason?: string | undefined;
-  /** Default: whichever comes next. */
+  /** The name of the call. Default: whichever call comes next. */
   call?: string | undefined;
   /** Default: 1. */
   times?: number;
@@ -23,7 +23,7 @@ export function createFaults() {
   const queue: Required<Fault>[] = [];
   return {
     add: (fault: Fault): void => void queue.push({ reason: undefined, call: undefined, times: 1, ...fault }),
-    /** Of a call that comes now. Throws Refusal if it is not carried out. `reads`: carrying it out makes no difference. */
+    /** The fault of this call. Throws Refusal or Lost if the call is not carried out. `reads`: the call changes nothing. */
     take(name: string, reads: boolean): Fault | undefined {
       const place = queue.findIndex(({ call = name }) => call === name);
       const fault = queue[place];
@@ -37,7 +37,7 @@ export function createFaults() {
   };
 }
 
-/** What is told instead of the answer to a call that was carried out. Throws Refusal or Lost. */
+/** Spoils the answer to a call that was carried out. Throws Refusal or Lost. */
 export function spoiled({ what, reason }: Fault, answer: object): object {
   if (what === 'lost') throw new Lost();
   if (what === 'reset') return { ...answer, events: [], has_more: false, reset_required: true };

@@ -16,12 +16,12 @@ export interface SimulatedEvent {
 
 export type History = ReturnType<typeof createHistory>;
 
-/** Just below a power of ten and above Number.MAX_SAFE_INTEGER: comparing cursors as text or as numbers fails. */
+/** Just below a power of ten and above Number.MAX_SAFE_INTEGER, so that comparing cursors as text or as numbers fails. */
 export const FIRST_CURSOR = 9_999_999_999_999_900n;
 const SESSIONS = ['00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000002'];
 const PEOPLE = 3;
 
-/** `earlier`: lower cursors are those of events that nobody remembers, and nothing came between them and the first. */
+/** `earlier`: lower cursors are accepted too, as if of old events; replay after one begins with the first event. */
 export function createHistory(clock: Clock, firstCursor: bigint, earlier = false) {
   const events: SimulatedEvent[] = [];
   const positions = new Map<string, number>();
@@ -29,7 +29,7 @@ export function createHistory(clock: Clock, firstCursor: bigint, earlier = false
   /** The position of the oldest event that has not expired. */
   let oldest = 0;
 
-  /** Without a cursor, and not remembered: as the test event is. */
+  /** An event without a cursor, which the history does not keep, like the test event. */
   function make(type: string, data: Record<string, unknown>): SimulatedEvent {
     const { session_id: session } = data;
     const sessionId = typeof session === 'string' ? session : null;
@@ -38,7 +38,7 @@ export function createHistory(clock: Clock, firstCursor: bigint, earlier = false
 
   return {
     make,
-    /** `given` replaces generated fields of the data; with `whole` it is all of them. */
+    /** `given` replaces generated fields of the data; with `whole` it is all of the data. */
     add(type = 'MessageReceived', given: Record<string, unknown> = {}, whole = false): SimulatedEvent {
       if (type === 'webhook.ping') return make(type, { message: 'a test', ...given });
       const n = events.length;
@@ -49,7 +49,7 @@ export function createHistory(clock: Clock, firstCursor: bigint, earlier = false
       next += BigInt(1 + ((n * 7) % 5));
       return event;
     },
-    /** Null: from the oldest event on. Throws Refusal for the cursor of no event (contract 6.1). */
+    /** The events after a cursor. Null: from the oldest on. Throws Refusal if no event has the cursor (contract 6.1). */
     after(cursor: string | null, limit: number) {
       const isEarlier = earlier && cursor !== null && /^\d+$/.test(cursor) && BigInt(cursor) < firstCursor;
       const position = cursor === null ? oldest - 1 : isEarlier ? -1 : positions.get(cursor);
@@ -58,7 +58,7 @@ export function createHistory(clock: Clock, firstCursor: bigint, earlier = false
       const end = position + 1 + limit;
       return { events: events.slice(position + 1, end), hasMore: end < events.length, isExpired: false };
     },
-    /** Nothing that has happened so far can be replayed any more, and its cursors have expired. */
+    /** Makes the events so far impossible to replay, and their cursors expired. */
     expire: (): void => void (oldest = events.length),
     all: (): readonly SimulatedEvent[] => events,
   };

@@ -1,13 +1,13 @@
-// Messages and conversations (contract 2.8, 2.9). Both follow from the history.
+// Messages and conversations (contract 2.8, 2.9). Both are derived from the history.
 import type { History, SimulatedEvent } from './history.ts';
 
 export type Fields = Record<string, unknown>;
 
-/** The file of each message that is no text. */
+/** The file of each message whose type is not `text`. */
 export const MEDIA = { mime: 'text/plain', text: 'what a person has sent' };
 
 export function createInbox(history: History) {
-  /** Requests by the id of their message. */
+  /** The requests that sent messages, by the id of the message. */
   const requests = new Map<unknown, Fields>();
 
   const messages = (): Fields[] =>
@@ -40,7 +40,7 @@ export function createInbox(history: History) {
         const rest = { last_message_direction: direction, status: 'open', unread_count: told.length };
         return { id, session_id, chat_jid, is_group, peer_phone: chat_jid, ...last, ...rest };
       }),
-    /** What the MessageSent with this message id has sent. */
+    /** Keeps the request that sent the message with this id. */
     sent: (id: string, request: Fields): void => void requests.set(id, request),
   };
 }

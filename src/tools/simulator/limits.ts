@@ -1,4 +1,4 @@
-// How often a minute the account may ask (contract 8). All calls of a kind count together.
+// How many calls a minute the account may make (contract 8). All calls of a kind count together.
 import type { Clock } from '../../base/clock.ts';
 import { Refusal } from './refusal.ts';
 

@@ -34,7 +34,7 @@ try {
     if (!command.endsWith(' 0')) print(answerTo(service, command));
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => void service.stop().then(() => process.exit(EXIT.done)));
-  // It goes on after the end of the input, so that it can run without a terminal.
+  // The service goes on after the end of the input, so that it can run without a terminal.
   createInterface({ input: process.stdin }).on('line', (line) => print(answerTo(service, line)));
 } catch (error) {
   process.stderr.write(`${describe(error).message}\n${USAGE}\n`);

@@ -1,6 +1,6 @@
 // A call that the service refuses: status, code, reason and envelope (contract 7).
 
-/** By status: the code, and the reason that most calls meet. */
+/** By status: the code, and the usual reason. */
 export const ERRORS: Record<number, [code: string, reason?: string]> = {
   400: ['VALIDATION_FAILED', 'REQUEST_INVALID'],
   401: ['UNAUTHENTICATED', 'API_AUTH_REQUIRED'],

@@ -1,5 +1,5 @@
-// The service's double: what happens is kept, delivered to the webhook, told to the streams, and shown by replay. It is
-// written from the contract (service-api.md), not from the receiver, so that the two cannot share a mistake.
+// The simulated service: keeps events, delivers them to the webhook, sends them to the streams, and shows them by replay. It
+// is written from the contract (service-api.md), not from the receiver, so that the two cannot share a mistake.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
@@ -13,15 +13,15 @@ import { Refusal } from './refusal.ts';
 import { createStreams } from './stream.ts';
 import { createWebhook, newSecret, type WebhookOptions } from './webhook.ts';
 
-/** `url` is the receiver's. Without it, events are only shown by replay and told to the streams. */
+/** `url` is the receiver's. Without it, events are only shown by replay and sent to the streams. */
 export interface ServiceOptions extends Partial<WebhookOptions> {
-  /** Of the API. Default: a free one. */
+  /** The API's port. Default: a free one. */
   port?: number;
   key?: string;
   firstCursor?: bigint;
-  /** There was a service before: cursors begin higher, and lower ones are known. */
+  /** The service has a past: cursors begin higher, and lower ones are accepted. */
   earlier?: boolean;
-  /** Where chaos draws from. */
+  /** The random numbers for chaos, from 0 to 1. */
   random?: () => number;
 }
 
@@ -43,7 +43,7 @@ export async function startService(options: ServiceOptions = {}) {
   const api = await startApi(options.port ?? 0, { keys, calls, streams, limits, faults });
   let running: Loop | undefined;
 
-  /** Something happens: it is told to the streams, and its deliveries begin. */
+  /** Makes events, sends them to the streams, and begins their deliveries. */
   function emit(count = 1, type?: string, data?: Record<string, unknown>): SimulatedEvent[] {
     return Array.from({ length: count }, () => {
       const event = history.add(type, data);
@@ -54,14 +54,14 @@ export async function startService(options: ServiceOptions = {}) {
     });
   }
 
-  /** The test event (contract 6.3). Throws Refusal. */
+  /** Sends the test event (contract 6.3). Throws Refusal. */
   function ping(): void {
     if (webhook.state() !== 'enabled') throw new Refusal(409, 'WEBHOOK_DISABLED');
     limits('ping', 'WEBHOOK_TEST_RATE_LIMITED');
     emit(1, 'webhook.ping');
   }
 
-  /** The key is revoked: streams and deliveries end at once (contract 3.1). Returns a new one. */
+  /** Revokes the key: streams and deliveries end at once (contract 3.1). Returns a new key. */
   function revoke(): string {
     keys.revoked.add(keys.current);
     keys.current = newKey();
@@ -70,7 +70,7 @@ export async function startService(options: ServiceOptions = {}) {
     return keys.current;
   }
 
-  /** So many events a minute from now on. 0: none. */
+  /** Makes this many events a minute from now on. 0: none. */
   function rate(perMinute: number): void {
     void running?.stop();
     running = perMinute > 0 ? startLoop(() => (emit(), 60_000 / perMinute)) : undefined;

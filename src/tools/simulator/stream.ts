@@ -1,4 +1,4 @@
-// GET /events (contract 4.4, 6.1): what was missed, then what happens, with pings. It ends when it is told to.
+// GET /events (contract 4.4, 6.1): sends the missed events, then new ones, and pings, until a command ends the stream.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock as clock } from '../../base/clock.ts';
 import { LAST_EVENT_ID } from '../../wire/headers.ts';
@@ -37,7 +37,7 @@ export function createStreams(history: History, speed: number) {
     publish: (event: SimulatedEvent): void => open.forEach((response) => tell(response, event)),
     refresh: (reason: string): void => open.forEach((response) => say(response, 'refresh', { reason })),
     end: (): void => open.forEach((response) => say(response, 'end', {}).end()),
-    /** The key may read no longer. `error`: the envelope of contract 7.1. */
+    /** Ends the streams, because the key may no longer read. `error`: the envelope of contract 7.1. */
     fail: (error: object): void => open.forEach((response) => say(response, 'error', error).end()),
   };
 }
@@ -47,7 +47,7 @@ function say(response: ServerResponse, event: string, data: object, id?: string)
   return response;
 }
 
-/** A test event is no part of the history. */
+/** Sends an event, but no test event, which is not part of the history. */
 function tell(response: ServerResponse, { cursor, type, data }: SimulatedEvent): void {
   if (cursor !== null) say(response, 'domain', { [type]: data }, cursor);
 }

@@ -10,7 +10,7 @@ import type { SimulatedEvent } from './history.ts';
 export type Answer = number | 'no answer';
 
 export interface WebhookOptions {
-  /** The receiver's. */
+  /** The receiver's URL. */
   url: string;
   secret: string;
   clock: Clock;
@@ -33,7 +33,7 @@ export function createWebhook(options: WebhookOptions) {
   let secrets = [options.secret];
   let state: 'enabled' | 'disabled' | 'disabled by failures' = 'enabled';
   let inARow = 0;
-  /** Aborted when deliveries end. */
+  /** Aborted when the webhook is switched off. */
   let enabled = new AbortController();
 
   function disable(as: typeof state = 'disabled'): void {
@@ -49,7 +49,7 @@ export function createWebhook(options: WebhookOptions) {
   }
 
   return {
-    /** The answers to the attempts, when no other follows. None: the webhook is off. `afterMs`: before the first one. */
+    /** Resolves with the answers to all attempts. None: the webhook is off. `afterMs`: the wait before the first attempt. */
     async deliver(event: SimulatedEvent, afterMs = 0): Promise<Answer[]> {
       const { signal } = enabled;
       const answers: Answer[] = [];
@@ -70,7 +70,7 @@ export function createWebhook(options: WebhookOptions) {
     forge: (event: SimulatedEvent): Promise<Answer> => post(event, randomUUID(), 1, [newSecret()]),
     state: () => state,
     disable: (): void => disable(),
-    /** What happened while it was off is not delivered later. */
+    /** Switches the webhook on. Events from while it was off are not delivered later. */
     enable(): void {
       state = 'enabled';
       inARow = 0;

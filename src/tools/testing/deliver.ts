@@ -26,7 +26,7 @@ import { recorder, type Call, type Recorder } from './recorder.ts';
 export interface DeliverOptions {
   /** How many times each event is delivered. Default: 1. */
   times?: number;
-  /** Of the deliveries. Numbers are positions in `events`. Default: as given. `shuffled` is the same every time. */
+  /** The order of the deliveries. Numbers are indexes of `events`. Default: `given`. `shuffled` is the same every time. */
   order?: 'given' | 'reversed' | 'shuffled' | number[];
   /** Milliseconds between two deliveries. Default: 0, so that all events arrive within the order window. */
   apartMs?: number;
@@ -39,11 +39,11 @@ export interface DeliverOptions {
   name?: string;
 }
 
-/** `error`: of the last failed attempt, or the reason why it was skipped. */
+/** `error`: the error of the last failed attempt, or the reason why the task was skipped. */
 export type TaskOutcome = Pick<TaskLine, 'key' | 'state' | 'attempts' | 'late' | 'error'>;
 
 export interface Outcome {
-  /** In order of arrival. */
+  /** In the order in which their events arrived. */
   tasks: TaskOutcome[];
   calls: Call[];
   /** The rows of one `select` from the handler's own tables. */
@@ -85,10 +85,10 @@ export async function deliver<Type extends string>(
     if (apartMs > 0) await play(next);
     clock.at = Math.max(clock.at, next);
   }
-  // Strict tasks wait for replay.
+  // Strict tasks wait for replay, so replay now shows everything.
   await store.ingest.accept({ readings: [], proves: { from: null, to: '9223372036854775807' as Cursor } });
   await play();
-  // Closes those that a handler has filled.
+  // Closes the gaps that a handler has filled.
   await untoldGaps(people, clock.at);
   const lines = await readTasks(people, { limit: 10_000 });
   const tasks = lines.toReversed().map(({ key, state, attempts: spent, crashes, late: aside, error, event }) => {
@@ -96,10 +96,10 @@ export async function deliver<Type extends string>(
     return { key, state, attempts, late: aside || late.has(event), error };
   });
   for (const line of log) if (/^failed after ctx/.test(String(line['msg']))) console.error('deliver:', line);
-  // It throws outside of a test of vitest.
+  // `onTestFailed` throws outside of a test.
   const tell = (): void => console.error('deliver: the tasks of a handler on', definition.on, 'were', tasks);
   await import('vitest').then(({ onTestFailed }) => onTestFailed(tell)).catch(() => {});
-  // A copy in memory, which has no log beside it.
+  // A copy in memory. The two bytes tell SQLite that it has no WAL.
   const image = store.db.raw.serialize().fill(1, 18, 20);
   store.close();
   const query = async (sql: string): Promise<SqlRow[]> => rowsOf({ raw: new Database(image) }, sql, []);
@@ -114,7 +114,7 @@ function arranged(events: Fixture[], { times = 1, order = 'given' }: DeliverOpti
   return [...all.filter((_, n) => n % 2 === 1), ...all.filter((_, n) => n % 2 === 0).toReversed()];
 }
 
-/** No delivery brings a gap: it is opened as reconciliation does. */
+/** A gap does not come by a delivery: it is added as reconciliation adds it. */
 async function readingsOf(event: Fixture, db: PeopleStore, now: number): Promise<Reading[]> {
   const { type, cursor, data, origin } = event;
   if (origin === 'replay') return [readItem(origin, cursor as Cursor, JSON.stringify({ [type]: data }))];
@@ -131,7 +131,7 @@ function createRun(parts: Parts) {
   let process: Awaited<ReturnType<typeof begin>> | undefined;
   let [claim, suspects, wake] = [1, 0, () => {}];
 
-  /** A turn, and what it claims. False: nothing could begin. */
+  /** Takes a turn, and runs what it claims. False: nothing could begin. */
   async function turn(): Promise<boolean> {
     if (process?.life.isOver !== false) process = await begin(parts, () => wake());
     const { life, boot, pool, planner } = process;
@@ -148,7 +148,7 @@ function createRun(parts: Parts) {
     return life.isOver || claims.length > 0 || more || suspects > 0 !== isApart;
   }
 
-  /** Until no task waits for a time up to this one. The clock jumps from one due time to the next. */
+  /** Takes turns until no task is due up to this time. The clock jumps from one due time to the next. */
   async function play(until = Infinity): Promise<void> {
     for (let jumps = 0; jumps < 5_000; jumps++) {
       while (await turn());

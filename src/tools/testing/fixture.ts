@@ -24,13 +24,13 @@ let made = 0;
 
 export type TestClock = ReturnType<typeof createClock>;
 
-/** Stands still until a test, or `deliver`, sets `at`: Unix milliseconds. */
+/** A clock that stands still until a test, or `deliver`, sets `at`, in Unix milliseconds. */
 export function createClock(at: number | string = T0) {
   const clock = { at: typeof at === 'number' ? at : Date.parse(at), now: () => clock.at, monotonic: () => clock.at };
   return clock;
 }
 
-/** Each has an id and a cursor of its own, and happens a second after the last. Throws if its type lacks a field. */
+/** Each event has its own id and cursor, and happens a second after the last. Throws if its type has no such field. */
 export function fixture<Type extends EventName | (string & {})>(
   type: Type,
   { data, ...overrides }: Overrides<Type> = {},
@@ -50,7 +50,7 @@ export function fixture<Type extends EventName | (string & {})>(
   return { ...event, type, data: { ...(known?.example?.(about) as object), ...data } as Fixture<Type>['data'] };
 }
 
-/** One delivery (contract 6.3). `at` is the time of signing in Unix milliseconds. Default: now. */
+/** The request of one delivery (contract 6.3). `at` is the time of signing in Unix milliseconds. Default: now. */
 export function signedRequest(
   { id, type, createdAt: created_at, cursor, sessionId: session_id, data }: Fixture,
   options: Partial<Pick<Signing, 'attempt' | 'prefix'>> & { secret?: string; at?: number } = {},

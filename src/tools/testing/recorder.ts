@@ -2,7 +2,7 @@
 import type { Fetch } from '../../service/exchange.ts';
 import { ERRORS, Refusal } from '../simulator/refusal.ts';
 
-/** `name`: the operation; for other routes `send`, `quote`, or the method and path. `quoteId`: of a paid call. */
+/** `name`: the operation; for other routes `send`, `quote`, or the method and path. `quoteId`: the quote of a paid call. */
 export type Call = { name: string; request: Record<string, unknown>; quoteId: string | null };
 /** JSON, a response, or the error of a broken connection. */
 export type Answer = Record<string, unknown> | Response | Error;
@@ -12,10 +12,10 @@ export type Answers = Record<string, Answer | ((request: Call['request'], call: 
 /** `fetch` replaces the network. */
 export type Recorder = { calls: Call[]; fetch: Fetch };
 
-/** An answer that kills the process during the call: the service has received it. Works only in `deliver`. */
+/** An answer that kills the process after the service has received the call. Works only in `deliver`. */
 export const crash: Answer = Response.error();
 
-/** The client throws it as ServiceError. A code that contract 7.2 lacks, like `unreachable`: no answer came. */
+/** The client throws this answer as ServiceError. For a code that contract 7.2 lacks, like `unreachable`, none arrives. */
 export function serviceError(code: string, reason = ''): Answer {
   const known = Object.entries(ERRORS).filter(([, [name]]) => name === code);
   const [status] = known.find(([, [, why]]) => why === reason) ?? known[0] ?? [];

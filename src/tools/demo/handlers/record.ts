@@ -1,4 +1,4 @@
-// The demo's handler. It writes a line in the transaction that completes the task, so a line is a completion.
+// The demo's handler. It writes a row in the transaction that completes the task, so each row is one completion.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

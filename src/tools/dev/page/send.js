@@ -1,4 +1,4 @@
-// The page of `npm run dev`: the views of operators, and Send: events of every type, stored ones again, and tests.
+// The page of `npm run dev`: the views of operators, and the view Send, which sends new and stored events and saves tests.
 import { useEffect, useState } from 'preact/hooks';
 import { ask, call, html, show, shown, table, to, useApi, views } from '../page/page.js';
 
@@ -7,14 +7,14 @@ const EVERY_MS = 2_000;
 
 document.head.append(Object.assign(document.createElement('link'), { rel: 'stylesheet', href: '/dev/send.css' }));
 
-/** The fields of an event, from the body as it is stored: a whole delivery, or what replay has shown. */
+/** The fields of an event, from its stored body, which is a whole delivery or the payload of a replay item. */
 function dataOf({ type }, body) {
   const parsed = JSON.parse(body);
   const data = parsed.data ?? parsed;
   return data[type] ?? data;
 }
 
-/** As source. Strangers may have written it, so nothing in it is unseen. */
+/** A value as source code. Strangers may have written it, so invisible characters are escaped. */
 const literal = (value) =>
   JSON.stringify(value, null, 2).replaceAll(/\p{Cf}/gu, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 
@@ -29,7 +29,7 @@ test(${literal(`${handler}: ${type} ${key}`)}, async () => {
 });
 `;
 
-/** Of a form's field: as the example's value was, else as JSON, else as text. */
+/** The value of a form's field: text if it `was` text, otherwise JSON, and text if it is not JSON. */
 function valueOf(text, was) {
   if (typeof was === 'string') return text;
   try {
@@ -69,7 +69,7 @@ function Form({ type, data: initial, children }) {
       if (event.submitter.value === 'turn') setJson(!isJson);
       else setAnswer(await ask('/dev/send', { type, data: edited }));
     } catch (error) {
-      setAnswer({ error: `This is no JSON object: ${error.message}` });
+      setAnswer({ error: `This is not a JSON object: ${error.message}` });
     }
   }
   const json = html`<textarea name="json" aria-label="Data as JSON" defaultValue=${JSON.stringify(data, null, 2)} />`;
@@ -90,7 +90,7 @@ const said = ({ error, result }, words) =>
     ${error ?? (result && html`${result.key && shown(result.key, 'key')} ${result.file} ${result.words ?? words}`)}
   </p>`;
 
-/** A stored event: sent again as it is, or edited as a new one; and what becomes of it. */
+/** A stored event: a form to send it again, as it is or edited as a new one, and what handlers did with it. */
 function Stored({ name }) {
   const { result, error } = useApi('explain', { event: name });
   const handlers = useApi('handlers', {}, false);
@@ -119,11 +119,11 @@ function Stored({ name }) {
     <${Form} type=${type} data=${data}>${does(again, 'the same again')}<//>
     ${said(answer, answer.result?.file ? 'is written: look at it before you commit it' : 'comes again')}
     <h2>Handlers</h2>
-    ${table({ result: tasks }, { columns: ['handler', 'state', 'attempts', 'error'], actions, empty: 'None wants it' })}
+    ${table({ result: tasks }, { columns: ['handler', 'state', 'attempts', 'error'], actions, empty: 'No handler wants it' })}
   `;
 }
 
-/** A new event of a type that src/events.ts names. */
+/** The form for a new event of a type in src/events.ts. */
 function New({ examples, type = examples[0].type }) {
   const known = examples.find((one) => one.type === type) ?? examples[0];
   const choose = ({ target }) => (location.hash = to('send', { type: target.value }));
@@ -151,7 +151,7 @@ function Send({ args }) {
   const turn = ({ target }) => ask('/dev/switch', { [target.name]: target.checked }).then(look);
   const box = ([name, words]) =>
     html`<label><input type="checkbox" name=${name} checked=${dev.switches[name]} onChange=${turn} /> ${words}</label>`;
-  const words = { traffic: 'traffic: an event a second', chaos: 'chaos: lost, doubled, shuffled and late ones' };
+  const words = { traffic: 'traffic: an event a second', chaos: 'chaos: events are lost, doubled, shuffled or late' };
   const actions = ({ key }) => html`<a href=${to('send', { event: key })}>again, edit, test</a>`;
   return html`
     ${dev.switches && html`<p class="switches">${Object.entries(words).map(box)}</p>`}
