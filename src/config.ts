@@ -110,8 +110,6 @@ function faultsBetween(env: Env): string[] {
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);
   if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim())
     faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: otherwise readers could change everything');
-  const port = env['PORT'] ?? '3000';
-  if (port !== '0' && port === (env['OPS_PORT'] ?? '3001')) faults.push('OPS_PORT must differ from PORT');
   return faults;
 }
 

@@ -12,6 +12,7 @@ import {
   NOT_RUNNING,
   reconcileOf,
   refusedWords,
+  sinceOf,
   RUN_DOWN,
 } from './judge.ts';
 import type { Alarm, Disk, Facts, HandlerFacts } from './store/shapes.ts';
@@ -28,13 +29,13 @@ const DISK = 256 * 2 ** 20;
 export type Told = Alarm & { remedy: Remedy | null };
 
 export function alarmsOf(facts: Facts, disk: Disk | null): Told[] {
-  const refused = ofDeliveries(facts);
+  const isFull = disk !== null && disk.freeBytes < DISK;
   return [
-    ...ofProcesses(facts),
-    ...refused,
+    ...ofProcesses(facts, isFull),
+    ...(isFull && causeOf(facts) === 'store' ? [] : ofDeliveries(facts)),
     ...ofHistory(facts),
     ...facts.handlers.flatMap((handler) => ofHandler(handler, facts)),
-    ...ofStore(facts, disk, refused.length > 0 && causeOf(facts) === 'store'),
+    ...ofStore(facts, disk),
   ];
 }
 
@@ -46,9 +47,10 @@ function alarm(name: string, level: Alarm['level'], text: string, remedy: Remedy
 const does = (operation: string, args: Remedy['args'] = {}): Remedy => ({ operation, args });
 const mib = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
-/** Work has been due for some time, and `run` is down. */
-function ofProcesses(facts: Facts): Told[] {
+/** Work has been due for some time, and `run` is down, also long after a reload. A full disk keeps the kit from saying so. */
+function ofProcesses(facts: Facts, isFull: boolean): Told[] {
   const { processes } = kitOf(facts);
+  if (facts.at - sinceOf(facts) < LATE_MS.process || (isFull && processes.receive === 'down')) return [];
   const waits = facts.handlers.some(({ dueSince }) => dueSince !== null && facts.at - dueSince > LATE_MS.process);
   if (processes.run === 'up' || !waits) return [];
   return [alarm('process_down', 'critical', processes.receive === 'up' ? RUN_DOWN : NOT_RUNNING)];
@@ -78,9 +80,9 @@ function ofHistory(facts: Facts): Told[] {
   } else found.push(...ofHeld(facts));
   const [gap] = facts.gaps;
   if (gap) {
-    const end = gap.upTo === null ? '' : ` up to ${gap.upTo}`;
+    const end = gap.upTo === null ? '. The next event will show how far' : ` up to ${gap.upTo}. Fill it, then close it`;
     const words = `${count(facts.gaps.length, 'gap')}: the service no longer has the events after cursor ${gap.after}${end}`;
-    found.push(alarm('gap', 'critical', `${words}. Fill it, then close it`, does('reconcile', { from: gap.after })));
+    found.push(alarm('gap', 'critical', words, gap.upTo === null ? null : does('reconcile', { from: gap.after })));
   }
   if (isSilent(facts)) {
     const words =
@@ -127,7 +129,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   return [];
 }
 
-function ofStore(facts: Facts, disk: Disk | null, isKnown: boolean): Told[] {
+function ofStore(facts: Facts, disk: Disk | null): Told[] {
   const found: Told[] = [];
   const { at, conflictAt } = facts;
   if (conflictAt !== null && at - conflictAt < DAY_MS) {
@@ -143,8 +145,9 @@ function ofStore(facts: Facts, disk: Disk | null, isKnown: boolean): Told[] {
     const words = `The store's WAL file has ${mib(disk.logBytes)}: another program has been reading the store for a long time: end it`;
     found.push(alarm('log_large', 'warning', words));
   }
-  if (disk && disk.freeBytes < DISK && !isKnown) {
-    const words = `The disk has ${mib(disk.freeBytes)} left. Make room; a lower RETENTION_DAYS only stops the store's growth`;
+  if (disk && disk.freeBytes < DISK) {
+    const [refused] = causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
+    const words = `The disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? "Make room; a lower RETENTION_DAYS only stops the store's growth"}`;
     found.push(alarm('disk_full', 'critical', words));
   }
   return found;

@@ -6,6 +6,7 @@ import { define, Refused } from './define.ts';
 import { eventNamed, handlerNamed } from './named.ts';
 import { readFacts } from './store/facts.ts';
 import { tell, type PeopleStore } from './store/open.ts';
+import type { HandlerFacts } from './store/shapes.ts';
 import { discard as discardTasks, rerun as addRerun, retry as retryTask } from './store/tasks.ts';
 
 const PAUSE = 'update handlers set paused = @paused where name = @which';
@@ -34,10 +35,12 @@ function someOf(names: string, { all, ...filter }: Record<string, unknown>): voi
 const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? null;
 
 /** Refuses a handler that does not work: its tasks would wait, and nobody would notice. */
-async function workingHandler(db: PeopleStore, name: string): Promise<void> {
-  const { state, paused, fault } = await handlerNamed(db, name);
+async function workingHandler(db: PeopleStore, name: string): Promise<HandlerFacts> {
+  const handler = await handlerNamed(db, name);
+  const { state, paused, fault } = handler;
   if (paused) throw new Refused(`${name} is paused: npx kit resume ${name} first`);
   if (state !== 'loaded') throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: correct its file first`);
+  return handler;
 }
 
 export const retry = define({
@@ -46,7 +49,7 @@ export const retry = define({
   args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
-    await workingHandler(context.db, name);
+    const { dead } = await workingHandler(context.db, name);
     if (event !== undefined) {
       if (all || pace !== null || Object.values(filter).some((value) => value !== undefined))
         throw new Refused('--event names one task: leave out the other filters, --all and --per-minute');
@@ -56,6 +59,7 @@ export const retry = define({
       return { retried: 1 };
     }
     someOf('--event, --error, --type, --session', { ...filter, all });
+    if (dead === 0) throw new Refused(`${name} has no dead letters`);
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
     const rerun = await addRerun(context.db, { ...which, perMinute: pace });
     return { rerun, words: "that is the rerun's number; its dead letters run behind live work" };

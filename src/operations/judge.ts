@@ -92,22 +92,28 @@ const REFUSED: Record<string, string> = {
 };
 
 const lastRefused = ({ state }: Facts) => (state['last_refused'] ?? {}) as { cause?: string; at?: number };
+/** When the kit was started or reloaded. */
+export const sinceOf = ({ state }: Facts): number => Number(state['since'] ?? 0);
+
 export const causeOf = (facts: Facts): string => lastRefused(facts).cause ?? '';
 
 export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
-  if (at < Number(facts.state['since'] ?? 0))
-    return `${n} in a row were refused, but none since the kit was started or reloaded. See npx kit doctor.`;
+  if (at < sinceOf(facts) || facts.at - at > MINUTE_MS)
+    return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago. See npx kit doctor.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
 /** Says what fails now; or else how many recent tasks became dead letters, if three or more, and a tenth, did. */
-export function failureOf({ name, failing, recent: { ended, dead } }: HandlerFacts, at: number): string | null {
+export function failureOf(
+  { name, failing, dead: all, recent: { ended, dead } }: HandlerFacts,
+  at: number,
+): string | null {
   if (failing)
     return `${name} has failed for ${duration(at - failing.since)}, in ${count(failing.lanes, 'conversation')}`;
   if (dead < 3 || dead * 10 < ended) return null;
-  return `${name} gives up: ${dead} of ${count(ended, 'task')} became dead letters within the hour`;
+  return `${name} gives up: it has ${count(all, 'dead letter')}`;
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>

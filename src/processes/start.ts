@@ -71,7 +71,6 @@ async function start(): Promise<void> {
     try {
       const changed = readEnv();
       receiver.useSecrets(loadConfig(changed));
-      // The store stays the one that this process has taken.
       env = { ...changed, DATABASE_URL: env['DATABASE_URL'] };
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;

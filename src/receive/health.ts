@@ -11,7 +11,8 @@ export type Health = ReturnType<typeof createHealth>;
 
 export function createHealth(commit: Commit, clock: Clock, log: Logger) {
   const throttle = createThrottle(() => clock.monotonic());
-  let failures = 0;
+  /** -1: how many there were before this process is unknown. */
+  let failures = -1;
 
   function note(kind: string, fields: object, words: string): void {
     if (throttle(kind)) log.warn(fields, words);
@@ -21,7 +22,7 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
     accepted(verdict: Verdict, isOurs: boolean): void {
       // A test delivery of our own does not show that the service still sends deliveries.
       if (!isOurs) {
-        if (failures > 0) commit.set('failures_in_a_row', 0);
+        if (failures !== 0) commit.set('failures_in_a_row', 0);
         failures = 0;
         commit.set('last_accepted_at', clock.now());
       }
@@ -32,7 +33,7 @@ export function createHealth(commit: Commit, clock: Clock, log: Logger) {
       const { status, failure } = CAUSES[cause];
       commit.count(`refused.${cause}`);
       if (failure) {
-        commit.set('failures_in_a_row', ++failures);
+        commit.set('failures_in_a_row', (failures = Math.max(failures, 0) + 1));
         commit.set('last_refused', { cause, at: clock.now() });
       }
       note(cause, { cause, status }, 'a request was refused');

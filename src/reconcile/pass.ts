@@ -45,8 +45,10 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   return skip(options, watermark);
 }
 
-// Reads history after `from` again, if the service still has it. Closes the gaps after `from` in any case, because a person
-// has asked for it. Resolves with the reason why nothing was read, or null.
+/**
+ * Reads history after `from` again, and closes the gaps in it. If the service has lost it, only the gap at `from` is closed,
+ * because a person has named it. Resolves with the reason why nothing was read, or null.
+ */
 export async function readAgain(options: PassOptions, from: Cursor): Promise<string | null> {
   const { db, clock } = options;
   const { watermark } = await positionOf(db);
@@ -55,7 +57,7 @@ export async function readAgain(options: PassOptions, from: Cursor): Promise<str
     return `the service does not have the events after ${from}`;
   });
   const after = await positionOf(db);
-  if (after.watermark !== null) await closeGaps(db, clock.now(), from, after.watermark);
+  await closeGaps(db, clock.now(), from, why === null ? after.watermark : null);
   return why;
 }
 
@@ -78,7 +80,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
     // At the end of history, a lower cursor may appear after a higher one: only a cursor stored for `windowMs` is proof.
     const to = page.hasMore || last === null ? last : await highestStored(db, page.cursors, before);
     // A page of the overlap may end below the watermark. Such a proof does not move the watermark.
-    const proves = to !== null && (shown === null || watermark !== null) ? { proves: { from: shown, to } } : {};
+    const proves = to !== null && (start === null || watermark !== null) ? { proves: { from: shown, to } } : {};
     const verdicts = await ingest.accept({ readings: page.readings, ...proves });
     await onPage(verdicts.filter((verdict) => verdict === 'new').length, page.readings.length);
     if (!page.hasMore) return null;

@@ -2,7 +2,7 @@
 // state for people to see.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import { startLoop } from '../base/loop.ts';
+import { startLoop, type Loop } from '../base/loop.ts';
 import type { Config } from '../config.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { StoreError, type IngestStore } from '../store/store.ts';
@@ -13,10 +13,13 @@ import { createBudget, retryWait } from '../service/pace.ts';
 import { createRead } from './page.ts';
 import { readAgain, runPass, type PassOptions } from './pass.ts';
 import { untoldGaps } from './store.ts';
-import { Stream } from './stream.ts';
+import { startStream } from './stream.ts';
 
 /** The wait between two looks for work, so strict tasks cause at most one pass in it. Also the wait after a store fault. */
 const STEP_MS = 1_000;
+
+/** What a person asked for, and when. */
+type Asked = { at: number; from: Cursor | null };
 
 interface Told {
   state: 'idle' | 'running' | 'backing-off' | 'stopped';
@@ -26,7 +29,7 @@ interface Told {
   /** When replay last brought an event that no webhook had. */
   recoveredAt: number | null;
   fetched: number;
-  /** The time of the newest request of a person that was taken up. */
+  /** The time of the newest request of a person that was answered. */
   askedAt: number;
 }
 
@@ -41,7 +44,7 @@ export interface ReconcilerOptions {
 export class Reconciler {
   readonly #intervalMs: number;
   readonly #pass: PassOptions;
-  readonly #stream: Stream | undefined;
+  readonly #stream: Loop | undefined;
   readonly #abort = new AbortController();
   readonly #loop = startLoop(() => this.#step(), recover);
   #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
@@ -50,6 +53,8 @@ export class Reconciler {
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
+  /** The newest wish of a person that was begun. */
+  #heardAt = 0;
 
   constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {
     const exchange = createExchange({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY });
@@ -67,7 +72,7 @@ export class Reconciler {
       from: config.REPLAY_FROM === 'start' ? null : parseCursor(config.REPLAY_FROM),
       onPage: (recovered, fetched) => this.#onPage(recovered, fetched),
     };
-    if (config.STREAM === 'on') this.#stream = new Stream(ingest, log, exchange);
+    if (config.STREAM === 'on') this.#stream = startStream(ingest, log, exchange);
   }
 
   /** Call it while strict tasks wait. */
@@ -82,14 +87,15 @@ export class Reconciler {
 
   async #step(): Promise<number> {
     if (!this.#isBegun) await this.#begin();
-    const asked = await stateOf<{ at: number; from: Cursor | null }>(this.#pass.db, 'reconcile_asked');
+    const asked = await stateOf<Asked>(this.#pass.db, 'reconcile_asked');
     const isAsked = asked !== null && asked.at > this.#told.askedAt;
-    if (isAsked) this.#told.askedAt = asked.at;
+    const isNew = isAsked && asked.at > this.#heardAt;
+    if (isNew) this.#heardAt = asked.at;
     const isDue = this.#pass.clock.monotonic() >= this.#nextAt;
     const isWanted = isDue || (this.#isWanted && this.#failures === 0);
-    if (!isAsked && (this.#told.state === 'stopped' || !isWanted)) return STEP_MS;
+    if (!isNew && (this.#told.state === 'stopped' || !isWanted)) return STEP_MS;
     this.#isWanted = false;
-    await this.#run(isDue || isAsked, isAsked ? asked.from : null);
+    await this.#run(isDue || isAsked, isAsked ? asked : null);
     return STEP_MS;
   }
 
@@ -100,17 +106,18 @@ export class Reconciler {
     await this.#tell({});
   }
 
-  /** One pass. `whole`: it begins below the watermark, by the overlap. `again`: history after this cursor is read first. */
-  async #run(whole: boolean, again: Cursor | null): Promise<void> {
+  /** One pass. `whole`: it begins below the watermark, by the overlap. `asked`: what a person asked for is read first. */
+  async #run(whole: boolean, asked: Asked | null): Promise<void> {
     const { db, ingest, clock, log } = this.#pass;
     try {
-      const lost = again === null ? null : await readAgain(this.#pass, again);
+      const lost = asked?.from ? await readAgain(this.#pass, asked.from) : null;
       const reason = (await runPass(this.#pass, whole)) ?? lost;
       await ingest.accept({ readings: await untoldGaps(db, clock.now()) });
       if (this.#failures > 0) log.info('history is read again');
       this.#failures = 0;
       if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
-      await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0 });
+      const { askedAt } = this.#told;
+      await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0, askedAt: asked?.at ?? askedAt });
     } catch (error) {
       if (this.#abort.signal.aborted) return;
       if (!(error instanceof ServiceError)) throw error;

@@ -77,11 +77,11 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
   });
 }
 
-/** Closes the gaps between these two cursors. */
-export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor): Promise<number> {
+/** Closes the gap that begins at `from`, and those from there up to `to`. */
+export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | null): Promise<number> {
   return db.run(
-    `update gaps set closed_at = @now where closed_at is null and up_to is not null
-      and after >= cast(@from as bigint) and up_to <= cast(@to as bigint)`,
+    `update gaps set closed_at = @now where closed_at is null and up_to is not null and (after = cast(@from as bigint)
+      or (after > cast(@from as bigint) and up_to <= cast(@to as bigint)))`,
     { from, to, now },
   );
 }

@@ -19,8 +19,6 @@ export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' 
   conversation: string | null;
 }
 
-/** Characters. A lane's name may hold an address, and a sender can make an address of any length. */
-const LONGEST_LANE = 500;
 /** `events`: how many stay parsed, about as many as arrive within the window. `characters`: longer bodies do not stay. */
 const KEPT = { events: 2_048, characters: 4_096 };
 
@@ -92,15 +90,12 @@ export function readEvent({ body, ...stored }: StoredEvent): ReadEvent {
 export function laneOf({ lane }: Pick<Loaded, 'lane'>, { event, session, conversation }: ReadEvent): string | null {
   if (lane === 'none') return null;
   if (lane === 'session' || event === null) return session ?? '';
-  if (lane === 'conversation')
-    return conversation === null ? (session ?? '') : named(`${session ?? ''}/${conversation}`);
+  if (lane === 'conversation') return conversation === null ? (session ?? '') : `${session ?? ''}/${conversation}`;
   const name: unknown = lane(event);
-  if (typeof name === 'string') return named(name);
+  if (typeof name === 'string') return name;
   // The value is not shown, because it may be a sender's text.
   throw new TypeError(`it returned ${name === null ? 'null' : `a value of type ${typeof name}`}, and not a string`);
 }
-
-const named = (lane: string): string => lane.slice(0, LONGEST_LANE).toWellFormed().replaceAll('\0', '\uFFFD');
 
 /** Schemas in src/events.ts are the user's code. If one throws, only this event counts as a mismatch. */
 function parse(type: string, data: JsonObject): { data: Record<string, unknown>; mismatch: string | null } {

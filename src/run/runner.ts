@@ -1,6 +1,5 @@
 // Takes turns: looks at the store, asks the handlers' functions, and lets one transaction settle, fan out and claim. The
 // claimed chains then run, each in a place.
-import { describe } from '../base/errors.ts';
 import { createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { StoreError } from '../store/store.ts';
@@ -117,10 +116,10 @@ export class Runner {
 
   /** For faults of the store that may pass. Ended attempts are settled later, and nothing counts against tasks. */
   #recover(error: unknown): number {
-    if (!(error instanceof StoreError) || !['busy', 'full', 'io'].includes(error.code)) throw error;
-    const fields = { code: error.code, why: describe(error).message };
-    if (this.#throttle(error.code))
-      this.#options.log.error(fields, 'the store fails: handlers wait until it works again');
+    if (!(error instanceof StoreError && error.mayPass)) throw error;
+    const { code, message: why } = error;
+    if (this.#throttle(code))
+      this.#options.log.error({ code, why }, 'the store fails: handlers wait until it works again');
     return FAULT_MS;
   }
 }

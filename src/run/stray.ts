@@ -61,9 +61,6 @@ class Timeout extends Error {
   }
 }
 
-/** Signals that end no process by themselves. */
-const HARMLESS = new Set<unknown>([0, 'SIGCHLD', 'SIGCONT', 'SIGURG', 'SIGUSR1', 'SIGWINCH']);
-
 /** Changes `process` for good: call it once. */
 export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>; log: Logger }): void {
   const throttle = createThrottle(() => systemClock.monotonic());
@@ -85,20 +82,16 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
     process.exit(EXIT.failed);
   });
 
-  function guard(name: 'exit' | 'abort' | 'reallyExit' | 'kill', isDeadly: (...args: unknown[]) => boolean): void {
+  for (const name of ['exit', 'abort', 'reallyExit'] as const) {
     const original = Reflect.get(process, name) as (...args: unknown[]) => unknown;
-    const guarded = (...args: unknown[]): unknown => {
+    Reflect.set(process, name, (...args: unknown[]): unknown => {
       const scope = scopes.getStore();
-      if (!scope || !isDeadly(...args)) return original.apply(process, args);
+      if (!scope) return original.apply(process, args);
       const error = new Error(`called process.${name}: throw an error instead, which ends this attempt alone`);
       give(error, scope);
       throw error;
-    };
-    Reflect.set(process, name, guarded);
+    });
   }
-
-  for (const name of ['exit', 'abort', 'reallyExit'] as const) guard(name, () => true);
-  guard('kill', (pid, signal) => [0, process.pid, -process.pid].includes(Number(pid)) && !HARMLESS.has(signal));
   // So that `import { exit } from 'node:process'` gets the guarded function too.
   syncBuiltinESMExports();
   // A handler that replaced a method of these would change the kit and every other handler.

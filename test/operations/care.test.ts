@@ -52,9 +52,10 @@ test('an escaped number is found, and what a running attempt leaves behind is er
   await world.accept({ cursor: 1, data: { from: SENDER } });
   const escaped = Buffer.from(String.raw`{"A":{"from":"\u0031555010\u0030"}}`);
   world.store.db.raw.prepare('update events set body = ?').run(escaped);
+  await world.accept({ unreadable: { origin: 'webhook', cursor: null, body: escaped, reason: 'no' } });
   world.now += WINDOW;
   const claims = await world.settle();
-  expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ events: 1 });
+  expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ events: 1, quarantined: 1 });
   const error = `no answer for ${SENDER}`;
   const outcome = { event: 1, as: 'dead', error } as const;
   await world.settle(claims.map((claim) => ({ claim, outcomes: [outcome], free: true })));

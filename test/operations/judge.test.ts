@@ -61,13 +61,13 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'none was refused since the secret was corrected',
     { state: { ...refused(3).state, since: AT + 1 } },
-    'warning: 3 deliveries in a row were refused, but none since',
+    'warning: 3 deliveries in a row were refused, the last one 0 s ago',
   ],
   ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come by replay and none by webhook'],
   [
     'most became dead letters',
-    crm({ recent: { ended: 40, dead: 5 } }),
-    'warning: crm gives up: 5 of 40 tasks became dead letters within the hour: npx kit tasks --handler crm --causes',
+    crm({ dead: 9, recent: { ended: 40, dead: 5 } }),
+    'warning: crm gives up: it has 9 dead letters: npx kit tasks --handler crm --causes',
   ],
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 conversations'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
@@ -119,6 +119,8 @@ test('a full disk and a long log raise alarms; a full disk that refuses deliveri
   const full = { logBytes: 65 * 2 ** 20, freeBytes: 2 ** 20 };
   const names = (facts: Facts): string[] => alarmsOf(facts, full).map(({ name }) => name);
   expect(names(factsWith())).toEqual(['log_large', 'disk_full']);
-  expect(names(factsWith(refused(3, 'store')))).toEqual(['deliveries_refused', 'log_large']);
+  expect(names(factsWith(refused(3, 'store')))).toEqual(['log_large', 'disk_full']);
+  const silent = { ...refused(3, 'store'), at: AT + 60_000, ...crm({ dueSince: 1 }) };
+  expect(names(factsWith(silent))).toEqual(['log_large', 'disk_full']);
   expect(names(factsWith(refused(3)))).toEqual(['deliveries_refused', 'log_large', 'disk_full']);
 });

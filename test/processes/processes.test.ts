@@ -68,3 +68,14 @@ test('of a process that gives no sign of life, the log names the handler that be
   await until('its death', () => lines.length > 1);
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({ beganLast: `spins (${file})` });
 });
+
+test('a process that starts anew gets the variables that the kit was started with, whatever .env says by then', async () => {
+  const source = `import { appendFileSync } from 'node:fs';
+    export default { on: '*', handle: () => appendFileSync(process.env.FOLDER + '/lines', 'handled\\n') };`;
+  const kit = await startKit({ handlers: { 'one.ts': source } });
+  writeFileSync(join(kit.folder, '.env'), 'RUN_CONCURRENCY=abc');
+  for (const pid of kit.pids('run/main')) process.kill(pid, 'SIGKILL');
+  expect(await deliver(kit.url, { type: 'A' })).toBe(204);
+  await until('the handler', () => kit.lines().length > 0);
+  await kit.stop();
+});

@@ -154,9 +154,8 @@ test.each(['busy', 'io', 'full'] as const)(
     });
     expect(status).toBe(503);
     expect((await kit.ask(Buffer.alloc(0), { method: 'GET', path: '/readyz', headers: {} })).statusCode).toBe(503);
-    expect(kit.told).toMatchObject(
-      code === 'io' ? { reopened: 1 } : code === 'full' ? { reopened: 0 } : { reopened: 0, madeRoom: 0 },
-    );
+    const { reopened, madeRoom } = kit.told;
+    expect([reopened > 0, madeRoom > 0]).toEqual([code === 'io', code === 'full']);
     const soon = kit.ask(BODY);
     kit.fail(undefined);
     expect((await soon).statusCode).toBe(204);

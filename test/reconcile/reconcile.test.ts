@@ -143,6 +143,8 @@ test('a gap that the service cannot fill is closed when a person reads again fro
   await world.accept({ cursor: 1 }, { cursor: 5 });
   const { pass, again } = (await startService({ cursors: [6], oldest: 5 })).reader(world);
   await pass();
+  await again(0);
+  expect(gaps(world)).toMatchObject([{ closed: 0 }]);
   await again(1);
   expect([gaps(world), stored(world)]).toMatchObject([[{ closed: 1 }], [1, 5, 6]]);
 });

@@ -1,7 +1,7 @@
 // The stream: what it stores, where it goes on, and what it does when it is refused.
 import { expect, onTestFinished, test } from 'vitest';
 import { createLog } from '../../src/base/log.ts';
-import { Stream } from '../../src/reconcile/stream.ts';
+import { startStream } from '../../src/reconcile/stream.ts';
 import { createExchange } from '../../src/service/exchange.ts';
 import { until } from '../harness.ts';
 import { serve } from '../serve.ts';
@@ -24,7 +24,7 @@ test('what fails is tried again; what comes is stored, and after an end it goes 
     answers.shift()?.(response);
   });
   const exchange = createExchange({ baseUrl: `${url}v1`, apiKey: 'svc_live_a' });
-  const stream = new Stream(world.store.ingest, createLog('test', 'silent'), exchange);
+  const stream = startStream(world.store.ingest, createLog('test', 'silent'), exchange);
   onTestFinished(() => stream.stop());
   await until('the second event', () => stored(world).length === 2);
   expect(stored(world)).toEqual([1, 2]);

@@ -17,21 +17,19 @@ const THREAD = `
   const ready = modules.then(([load, { traceErrors }, kit]) => (traceErrors({ scopes, log: {} }), { load, kit }));
   parentPort.on('message', async ({ folder, ...options }) => {
     const { load, kit } = await ready;
-    const warned = [], thrown = [];
-    const log = { warn: (fields, words) => warned.push({ ...fields, words }) };
+    const thrown = [];
     try {
-      const { handlers, files } = await load.loadHandlers(folder, { scopes, log, ...options });
+      const { handlers, files } = await load.loadHandlers(folder, { scopes, ...options });
       for (const { handle } of handlers)
         try { await handle() } catch (error) { thrown.push(error instanceof kit.Dead ? 'Dead' : String(error)) }
       const plain = handlers.map(({ handle, lane, setup, on, ...rest }) => ({ ...rest, lane: typeof lane, on: [...on] }));
-      parentPort.postMessage({ handlers: plain, files, warned, thrown });
+      parentPort.postMessage({ handlers: plain, files, thrown });
     } catch (error) { parentPort.postMessage({ error: String(error) }) }
   });`;
 
 interface Told {
   handlers: { name: string; on: string[]; [field: string]: unknown }[];
   files?: HandlerFile[];
-  warned: object[];
   thrown: string[];
   error?: string;
 }
@@ -99,12 +97,6 @@ describe('a handler', () => {
       ...Object.fromEntries([...are.map((name) => [name, GOOD]), ...not.map((name) => [name, 'not a handler {'])]),
     });
     expect(files.map(({ file, fault }) => [file, fault])).toEqual(are.map((name) => [name, null]));
-  });
-
-  test('that waits for an unknown type is loaded, with a warning', async () => {
-    const { handlers, warned } = await load({ 'a.ts': `export default { on: ['MesageReceived', '*'], handle() {} };` });
-    expect(handlers).toHaveLength(1);
-    expect(warned).toEqual([{ handler: 'a', type: 'MesageReceived', words: expect.stringContaining('src/events.ts') }]);
   });
 });
 

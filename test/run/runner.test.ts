@@ -7,6 +7,8 @@ import { systemClock as clock } from '../../src/base/clock.ts';
 import type { Handler } from '../../src/kit.ts';
 import { checkHandler } from '../../src/run/load.ts';
 import { Runner, type RunnerOptions } from '../../src/run/runner.ts';
+import { erase } from '../../src/operations/store/erase.ts';
+import { openForPeople } from '../../src/operations/store/open.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { until } from '../harness.ts';
 import { createFolder, reading, type Wanted } from '../store/fixture.ts';
@@ -160,4 +162,20 @@ test('no more attempts begin than the rate allows', async () => {
   await kit.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
   await kit.ended(3);
   expect((at[2] ?? 0) - (at[0] ?? 0)).toBeGreaterThanOrEqual(195);
+});
+
+test('an event that is erased while its task waits is not handed out', async () => {
+  const seen: (string | null)[] = [];
+  const erased = Promise.withResolvers<void>();
+  async function handle(event: { cursor: string | null }): Promise<void> {
+    seen.push(event.cursor);
+    await erased.promise;
+  }
+  const kit = await start({ h: { ...ALL, lane: 'none', handle } }, { places: 1 });
+  await kit.accept({ cursor: 1 }, { cursor: 2 });
+  await until('the first attempt', () => seen.length > 0);
+  await erase(openForPeople(kit.store.db), { event: seen[0] === '1' ? 2 : 1 });
+  erased.resolve();
+  await kit.ended(2);
+  expect([seen.length, kit.rows('select state from tasks order by state')]).toEqual([1, [{ state: 1 }, { state: 2 }]]);
 });

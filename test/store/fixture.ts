@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import { openForPeople, openReruns } from '../../src/operations/store/open.ts';
+import { openForPeople } from '../../src/operations/store/open.ts';
+import { createReruns } from '../../src/operations/store/sqlite-reruns.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Claim, Ended, Look, NewTask, Order, Outcome, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -74,7 +75,7 @@ export class World {
   readonly defs: HandlerDef[];
   readonly store: ReturnType<typeof openSqlite>;
   readonly people: ReturnType<typeof openForPeople>;
-  readonly reruns: ReturnType<typeof openReruns>;
+  readonly reruns: ReturnType<typeof createReruns>;
   readonly clock = { now: (): number => this.now, monotonic: (): number => this.now };
   ids = new Map<string, number>();
   #claim = 1;
@@ -85,7 +86,7 @@ export class World {
     this.defs = defs;
     this.store = openSqlite(file, { clock: this.clock });
     this.people = openForPeople(this.store.db, this.store.db, this.clock);
-    this.reruns = openReruns(this.store.db, this.clock);
+    this.reruns = createReruns(this.store.db, this.clock);
   }
 
   async begin(restart = false): Promise<this> {

@@ -1,10 +1,9 @@
 // Erases what events hold. Their rows stay, so that replay brings nothing back.
-import { orUndefined } from '../../base/errors.ts';
 import type { Change, Database } from '../../store/sql.ts';
-import { walk } from './walk.ts';
+import { walk, type Stretch } from './walk.ts';
 
 interface Holding {
-  seq: number;
+  id: number;
   body: Buffer;
 }
 
@@ -21,13 +20,11 @@ export async function erase(
     erased.events += await tx.run('update events set body = null where seq = @event and body is not null', { event });
     const contradictions = 'update quarantine set body = null where event = @event and body is not null';
     erased.quarantined += await tx.run(contradictions, { event });
-    await tx.run(
-      `update tasks set notes = null, error = case when error is not null then 'erased' end where event = @event`,
-      {
-        event,
-      },
-    );
+    const ERASED = `error = case when error is not null then 'erased' end`;
+    await tx.run(`update tasks set notes = null, ${ERASED} where event = @event`, { event });
     await tx.run(`update attempts set error = 'erased' where event = @event`, { event });
+    // Tells `run` to forget the bodies that it keeps in memory.
+    await tx.count({ erased: 1 });
   }
   // Makes SQLite overwrite deleted bytes, instead of only marking their place as free.
   if (db.dialect === 'sqlite') await db.write((tx) => tx.get('pragma secure_delete = on'));
@@ -35,21 +32,27 @@ export async function erase(
     await db.write((tx) => one(tx, what.event));
     return erased;
   }
-  const bytes = Buffer.from(JSON.stringify(what.text));
-  await walk(db, 'events', 'seq', async (stretch) => {
+  const text = JSON.stringify(what.text);
+  async function holding(table: string, key: string, stretch: Stretch): Promise<number[]> {
     // A body with escapes may spell the same text in another way.
-    const holding = `select seq, body from events where seq > @from and seq <= @to
+    const sql = `select ${key} as id, body from ${table} where ${key} > @from and ${key} <= @to
       and (instr(body, @text) > 0 or instr(body, @escape) > 0)`;
-    const rows = await db.all<Holding>(holding, { ...stretch, text: bytes, escape: Buffer.from('\\u') });
-    const found = rows.filter(({ body }) => body.includes(bytes) || plain(body).includes(bytes.toString()));
+    const rows = await db.all<Holding>(sql, { ...stretch, text: Buffer.from(text), escape: Buffer.from('\\u') });
+    return rows.filter(({ body }) => plain(body).includes(text)).map(({ id }) => id);
+  }
+  await walk(db, 'events', 'seq', async (stretch) => {
+    const found = await holding('events', 'seq', stretch);
     if (found.length === 0) return;
     await db.write(async (tx) => {
-      for (const { seq } of found) await one(tx, seq);
+      for (const seq of found) await one(tx, seq);
     });
   });
-  const quarantine = 'update quarantine set body = null where instr(body, @bytes) > 0';
-  erased.quarantined += await db.run(quarantine, { bytes });
+  await walk(db, 'quarantine', 'id', async (stretch) => {
+    for (const id of await holding('quarantine', 'id', stretch))
+      erased.quarantined += await db.run('update quarantine set body = null where id = @id', { id });
+  });
   return erased;
 }
 
-const plain = (body: Buffer): string => JSON.stringify(orUndefined(() => JSON.parse(body.toString()) as unknown)) ?? '';
+const plain = (body: Buffer): string =>
+  body.toString().replaceAll(/\\u([\da-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));

@@ -1,12 +1,9 @@
 // The store for people and upkeep: it runs SQL that SQLite and PostgreSQL both know, here on SQLite.
 import { systemClock, type Clock } from '../../base/clock.ts';
-import { createBoots } from '../../store/sqlite/boots.ts';
-import { createCounters } from '../../store/sqlite/counters.ts';
 import { BLOCKING_MS, type Db } from '../../store/sqlite/database.ts';
-import { createLanes, createTasks } from '../../store/sqlite/lanes.ts';
+import { createLanes } from '../../store/sqlite/lanes.ts';
 import { createState } from '../../store/sqlite/state.ts';
 import type { Change, Database, Sql, Values } from '../../store/sql.ts';
-import { createReruns, type Reruns } from './sqlite-reruns.ts';
 
 export interface PeopleStore extends Database {
   clock: Clock;
@@ -84,11 +81,4 @@ function sqlOf(db: Db): Sql {
       return statement.run(bound).changes;
     },
   };
-}
-
-/** The reruns, for `run`, which gives their events to handlers. */
-export function openReruns(db: Db, clock: Clock = systemClock): Reruns {
-  const lanes = createLanes(db, createState(db));
-  const [counters, boots, tasks] = [createCounters(db), createBoots(db, lanes), createTasks(db, lanes)];
-  return createReruns(db, { clock, boots, counters, lanes, tasks });
 }

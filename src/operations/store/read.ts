@@ -4,6 +4,7 @@ import type { Origin } from '../../wire/event.ts';
 import type { Cause, EventFilter, EventLine, TaskFilter, TaskLine } from './shapes.ts';
 import { STATES } from '../../store/sqlite/counters.ts';
 import { NEVER } from '../../store/sqlite/lanes.ts';
+import { parseCursor } from '../../wire/cursor.ts';
 import { ORIGINS, originOf } from '../../store/sqlite/rows.ts';
 import type { Values } from '../../store/sql.ts';
 import type { PeopleStore } from './open.ts';
@@ -98,7 +99,7 @@ async function search<Row>(
 /** Finds an event by its key, id or cursor. */
 export async function readEvent(db: PeopleStore, name: string): Promise<EventLine | null> {
   const [, kind, rest = name] = /^([ci]):(.*)$/s.exec(name) ?? [];
-  const isCursor = /^\d{1,19}$/.test(rest);
+  const isCursor = parseCursor(rest) !== undefined;
   const byId = kind === 'c' ? undefined : await db.get<EventRow>(`${LINE} where e.id = @rest`, { rest });
   const byCursor = `${LINE} where e.cursor = cast(@rest as bigint)`;
   const row = byId ?? (isCursor && kind !== 'i' ? await db.get<EventRow>(byCursor, { rest }) : undefined);

@@ -1,12 +1,13 @@
 // Reruns put ended tasks back into their lanes, page by page in cursor order, behind live work.
-import type { Clock } from '../../base/clock.ts';
+import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { NewTask, StoredEvent } from '../../store/work.ts';
-import type { Boots } from '../../store/sqlite/boots.ts';
-import { STATES, type Counters, type createCounters } from '../../store/sqlite/counters.ts';
+import { createBoots } from '../../store/sqlite/boots.ts';
+import { createCounters, STATES, type Counters } from '../../store/sqlite/counters.ts';
 import type { Db } from '../../store/sqlite/database.ts';
-import type { Lanes, Tasks } from '../../store/sqlite/lanes.ts';
-import { EVENT, toEvent, type EventRow } from '../../store/sqlite/rows.ts';
+import { createLanes, createTasks } from '../../store/sqlite/lanes.ts';
+import { createState } from '../../store/sqlite/state.ts';
+import { EVENT, pageOf, type EventRow } from '../../store/sqlite/rows.ts';
 
 /** Events in a page. */
 const PAGE = 64;
@@ -29,14 +30,6 @@ interface RerunRow {
 
 /** A page without events ends the rerun. */
 export type RerunPage = RerunRow & { events: StoredEvent[] };
-
-export interface RerunParts {
-  clock: Clock;
-  boots: Boots;
-  counters: ReturnType<typeof createCounters>;
-  lanes: Lanes;
-  tasks: Tasks;
-}
 
 const MATCHES = '(@type is null or e.type = @type) and (@session is null or e.session = @session)';
 
@@ -66,9 +59,20 @@ const statements = (db: Db) => ({
     tasks = tasks + @tasks, ended_at = @endedAt, filter = iif(@endedAt is null, filter, '{}') where id = @id`),
 });
 
-export type Reruns = ReturnType<typeof createReruns>;
+function eventsOf(sql: ReturnType<typeof statements>, row: RerunRow): StoredEvent[] {
+  const { type = null, session = null, error = null } = JSON.parse(row.filter) as Record<string, string>;
+  const { handler, only, after, afterSeq, until, untilSeq, perMinute } = row;
+  const limit = Math.min(PAGE, Math.max(1, Math.floor((perMinute ?? Infinity) / 60)));
+  const range = { after, afterSeq, until, untilSeq, type, session, limit };
+  if (only === 'dead') return pageOf(sql.dead.iterate({ ...range, handler, error }), limit).events;
+  const first = after === NO_CURSOR ? pageOf(sql.withoutCursor.iterate(range), limit).events : [];
+  return first.length > 0 ? first : pageOf(sql.byCursor.iterate(range), limit).events;
+}
 
-export function createReruns(db: Db, { clock, boots, counters, lanes, tasks }: RerunParts) {
+/** Reruns, which `run` hands to its handlers. */
+export function createReruns(db: Db, clock: Clock = systemClock) {
+  const lanes = createLanes(db, createState(db));
+  const [counters, boots, tasks] = [createCounters(db), createBoots(db, lanes), createTasks(db, lanes)];
   const sql = statements(db);
 
   /** True: the task waits again, or was made. */
@@ -90,22 +94,12 @@ export function createReruns(db: Db, { clock, boots, counters, lanes, tasks }: R
     return true;
   }
 
-  function eventsOf(row: RerunRow): EventRow[] {
-    const { type = null, session = null, error = null } = JSON.parse(row.filter) as Record<string, string>;
-    const { handler, only, after, afterSeq, until, untilSeq, perMinute } = row;
-    const limit = Math.min(PAGE, Math.max(1, Math.floor((perMinute ?? Infinity) / 60)));
-    const range = { after, afterSeq, until, untilSeq, type, session, limit };
-    if (only === 'dead') return sql.dead.all({ ...range, handler, error });
-    const first = after === NO_CURSOR ? sql.withoutCursor.all(range) : [];
-    return first.length > 0 ? first : sql.byCursor.all(range);
-  }
-
   return {
     /** The next page that is due for one of these handlers. Null: none is due. */
     page(handlers: number[]): Promise<RerunPage | null> {
       return db.read(() => {
         const row = sql.due.get(clock.now(), JSON.stringify(handlers));
-        return row ? { ...row, events: eventsOf(row).map(toEvent) } : null;
+        return row ? { ...row, events: eventsOf(sql, row) } : null;
       });
     },
 

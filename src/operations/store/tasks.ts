@@ -32,6 +32,8 @@ const OF_HANDLER = { tasks: 'event', attempts: 'event', lanes: 'id' };
 /** Deletes a handler that will not come back, with its tasks and all its other rows. */
 export async function forget(db: PeopleStore, handler: string): Promise<void> {
   const { id } = (await db.get<{ id: number }>('select id from handlers where name = @handler', { handler })) ?? {};
+  // An interruption after this leaves no task that waits in no lane.
+  await discard(db, { handler, limit: 0 });
   for (const [table, key] of Object.entries(OF_HANDLER)) {
     const sql = `delete from ${table} where ${key} > @from and ${key} <= @to and handler = @id`;
     await walk(db, table, key, (stretch) => db.run(sql, { ...stretch, id }));

@@ -20,14 +20,14 @@ export const toEvent = (row: EventRow): StoredEvent => ({ ...row, origin: origin
 
 const PAGE_BYTES = 2 ** 20;
 
-/** Reads rows until their bodies have about a mebibyte. `isCut`: there may be more rows. */
-export function pageOf(rows: Iterable<EventRow>): { events: StoredEvent[]; isCut: boolean } {
+/** Reads rows until their bodies have about a mebibyte. `isWhole`: there were fewer rows than `limit`. */
+export function pageOf(rows: Iterable<EventRow>, limit: number): { events: StoredEvent[]; isWhole: boolean } {
   const events: StoredEvent[] = [];
   let bytes = 0;
   for (const row of rows) {
     events.push(toEvent(row));
     bytes += row.body?.length ?? 0;
-    if (bytes > PAGE_BYTES) return { events, isCut: true };
+    if (bytes > PAGE_BYTES) return { events, isWhole: false };
   }
-  return { events, isCut: false };
+  return { events, isWhole: events.length < limit };
 }

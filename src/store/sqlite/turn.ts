@@ -93,8 +93,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   }
 
   #page(position: number, newest: number): { events: StoredEvent[]; upTo: number } {
-    const { events, isCut } = pageOf(this.#sql.page.iterate(position));
-    const isWhole = !isCut && events.length < PAGE;
+    const { events, isWhole } = pageOf(this.#sql.page.iterate(position), PAGE);
     return { events, upTo: isWhole ? newest : (events.at(-1)?.seq ?? newest) };
   }
 
