@@ -1,5 +1,12 @@
 // The connections of one process to PostgreSQL, and its transactions. Names in the text of a statement become numbers.
-import { Pool, types as known, type CustomTypesConfig, type PoolClient, type QueryConfig, type QueryResult } from 'pg';
+import {
+  Pool,
+  types as standard,
+  type CustomTypesConfig,
+  type PoolClient,
+  type QueryConfig,
+  type QueryResult,
+} from 'pg';
 import type { Database, Sql, Values } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import { faultOf, isRepeatable } from './fault.ts';
@@ -29,7 +36,7 @@ const TRIES = 5;
 /** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */
 const PARSERS: Record<number, (text: string) => unknown> = {
   16: (text) => Number(text === 't'),
-  17: known.getTypeParser(17),
+  17: standard.getTypeParser(17),
   20: integerOf,
   21: Number,
   23: Number,

@@ -8,9 +8,9 @@ import type { Connections } from './connection.ts';
 /** Events that a handler takes up in one turn, and about how many bytes of them. */
 const PAGE = { events: 256, bytes: 2 ** 20 };
 
-type EventRow = Omit<StoredEvent, 'origin' | 'body'> & { origin: number; body: Buffer | null };
+export type EventRow = Omit<StoredEvent, 'origin' | 'body'> & { origin: number; body: Buffer | null };
 
-const EVENT = `e.seq, cast(e.cursor as text) as cursor, e.id, e.type, e.session, e.created_at as "createdAt",
+export const EVENT = `e.seq, cast(e.cursor as text) as cursor, e.id, e.type, e.session, e.created_at as "createdAt",
   e.received_at as "receivedAt", e.origin, e.body`;
 
 export const toEvent = ({ origin, body, ...row }: EventRow): StoredEvent => ({

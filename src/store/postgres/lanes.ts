@@ -75,8 +75,8 @@ export async function place(tx: Sql, places: Place[]): Promise<Set<number>> {
 
 export type DueTask = NewTask & { dueAt: number };
 
-/** New tasks come into their lanes. */
-export async function addTasks(tx: Sql, key: string, tasks: DueTask[], counts: Counts): Promise<void> {
+/** New tasks come into their lanes. Resolves with their number. */
+export async function addTasks(tx: Sql, key: string, tasks: DueTask[], counts: Counts, rerun = 0): Promise<number> {
   const rows = tasks.map((task) => ({ ...task, lane: laneOf(key, task), cursor: task.cursor ?? '-1' }));
   const heads = new Map<number, (typeof rows)[number]>();
   for (const row of rows) {
@@ -86,13 +86,13 @@ export async function addTasks(tx: Sql, key: string, tasks: DueTask[], counts: C
   const places = [...heads].map(([id, { handler, dueAt }]) => ({ id, handler, dueAt }));
   const touched = await place(tx, places);
   const added = await tx.all<{ event: number; handler: number; state: number }>(
-    `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at)
+    `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at, rerun)
     select event, handler, lane, cursor, due_at, error, case when error is null then 0 else 3 end,
-      case when error is not null then due_at end
+      case when error is not null then due_at end, @rerun
     from unnest(cast(@event as bigint[]), cast(@handler as bigint[]), cast(@lane as bigint[]), cast(@cursor as bigint[]),
       cast(@dueAt as bigint[]), cast(@dead as text[])) as v (event, handler, lane, cursor, due_at, error)
     on conflict do nothing returning event, handler, state`,
-    columnsOf(rows, 'event', 'handler', 'lane', 'cursor', 'dueAt', 'dead'),
+    { ...columnsOf(rows, 'event', 'handler', 'lane', 'cursor', 'dueAt', 'dead'), rerun },
   );
   for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead', 1);
   // A task that was there already may not wait.
@@ -100,6 +100,7 @@ export async function addTasks(tx: Sql, key: string, tasks: DueTask[], counts: C
   for (const { event, handler, lane } of rows)
     if (!known.has(`${event} ${handler}`) && heads.has(lane)) touched.add(lane);
   await touch(tx, touched);
+  return added.length;
 }
 
 /** Strict tasks that one turn releases. */

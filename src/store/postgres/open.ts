@@ -8,6 +8,7 @@ import { eventsOf, look } from './events.ts';
 import { register } from './handlers.ts';
 import { Ingest } from './ingest.ts';
 import { createOwned } from './owned.ts';
+import { createReruns } from './reruns.ts';
 import { Turns } from './turn.ts';
 
 /** In `state`, of a store that this kit has made. */
@@ -20,7 +21,7 @@ export interface PostgresOptions {
   connections?: number;
 }
 
-export type PostgresStore = Store & { db: Connections };
+export type PostgresStore = Store & { db: Connections; reruns: ReturnType<typeof createReruns> };
 
 /** Throws StoreError, written for people. */
 export async function openPostgres(url: string, options: PostgresOptions = {}): Promise<PostgresStore> {
@@ -44,7 +45,8 @@ export async function openPostgres(url: string, options: PostgresOptions = {}): 
       events: (seqs) => eventsOf(db, seqs),
       ...createOwned(db, clock, boots),
     };
-    return { db, ingest: new Ingest(db, clock), work, close: () => void db.close().catch(() => {}) };
+    const reruns = createReruns(db, { clock, boots, laneKey });
+    return { db, reruns, ingest: new Ingest(db, clock), work, close: () => void db.close().catch(() => {}) };
   } catch (error) {
     await db.close();
     throw error;

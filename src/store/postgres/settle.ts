@@ -8,7 +8,8 @@ import { columnsOf } from './values.ts';
 /** Of a task, by how it ended. */
 export const STATE = { again: 0, done: 1, skipped: 2, dead: 3 } as const;
 
-const NAMES = { 1: 'done', 2: 'skipped', 3: 'dead' } as const;
+/** By the state of a task. */
+export const NAMES = { 1: 'done', 2: 'skipped', 3: 'dead' } as const;
 
 /** What an outcome makes of its task. */
 interface Change {

@@ -1,0 +1,7 @@
+// `npm run postgres`: a server to try the kit on.
+import { startServer } from './server.ts';
+
+const { url, stop } = await startServer({ safe: true });
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.once(signal, () => void stop().then(() => process.exit(0)));
+console.log(`PostgreSQL is ready. Ctrl-C ends it and removes its data.\n\n  DATABASE_URL=${url}\n`);
