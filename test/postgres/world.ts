@@ -21,7 +21,8 @@ type Admin = People['admin'];
 
 export class PostgresWorld extends AnyWorld {
   readonly url: string;
-  readonly #stores: PostgresStore[] = [];
+  #store: PostgresStore | undefined;
+  #others: PostgresWorld[] = [];
 
   constructor(url: string, defs: HandlerDef[]) {
     super(defs);
@@ -29,20 +30,24 @@ export class PostgresWorld extends AnyWorld {
   }
 
   get store(): PostgresStore {
-    const [store] = this.#stores;
-    if (!store) throw new Error('the store is not open');
-    return store;
+    if (!this.#store) throw new Error('the store is not open');
+    return this.#store;
   }
 
   get reruns(): PostgresStore['reruns'] {
     return this.store.reruns;
   }
 
-  /** Another instance of the kit on the same tables. */
-  async open(instance = 'test', clock = this.clock): Promise<PostgresStore> {
-    const store = await openPostgres(this.url, { instance, clock, connections: 4 });
-    this.#stores.push(store);
-    return store;
+  async open(instance = 'first'): Promise<this> {
+    this.#store = await openPostgres(this.url, { instance, clock: this.clock, connections: 4 });
+    return this;
+  }
+
+  /** Another instance of the kit on the same tables, with a clock of its own. */
+  beside(defs = this.defs): Promise<PostgresWorld> {
+    const other = new PostgresWorld(this.url, defs);
+    this.#others.push(other);
+    return other.open(`other ${this.#others.length}`);
   }
 
   all(sql: string): Promise<unknown[]> {
@@ -67,9 +72,8 @@ export class PostgresWorld extends AnyWorld {
   }
 
   async drop(): Promise<void> {
-    const { schema } = this.store.db;
-    await this.exec(`drop schema ${schema} cascade`);
-    await Promise.all(this.#stores.map(({ db }) => db.close()));
+    await this.exec(`drop schema if exists ${this.store.db.schema} cascade`);
+    await Promise.all([this, ...this.#others].map(({ store }) => store.db.close()));
   }
 
   readonly people: People = {

@@ -367,7 +367,7 @@ export class Play {
 }
 
 /** Against the one rule of `touch`. */
-const WRONG_LANES = `select (select count(*) from lanes l where case when boot is null
+export const WRONG_LANES = `select (select count(*) from lanes l where case when boot is null
     then due_at is distinct from (select due_at from tasks where lane = l.id and state = 0 order by cursor limit 1)
       or (id < 0 and due_at is null) or (due_at is not null and suspect is distinct from
         (select cast(crashes > 0 as int) from tasks where lane = l.id and state = 0 order by cursor limit 1))
