@@ -2,9 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { inject, onTestFinished } from 'vitest';
 import { lock, place, touch } from '../../src/store/postgres/lanes.ts';
-import { Counts } from '../../src/store/postgres/counts.ts';
+import { Counts, STATES } from '../../src/store/postgres/counts.ts';
 import { openPostgres, type PostgresStore } from '../../src/store/postgres/open.ts';
-import { NAMES } from '../../src/store/postgres/settle.ts';
 import { AnyWorld, type HandlerDef, type People } from '../store/fixture.ts';
 
 /** It is dropped when the test has ended. */
@@ -103,8 +102,7 @@ export class PostgresWorld extends AnyWorld {
       );
       await touch(tx, [task.lane]);
       const counts = new Counts();
-      counts.add(task.handler, task.state === 0 ? 'waiting' : NAMES[task.state], -1);
-      counts.add(task.handler, 'waiting', 1);
+      counts.move(task.handler, task.state, 0);
       await counts.write(tx);
       return true;
     });
@@ -123,7 +121,7 @@ export class PostgresWorld extends AnyWorld {
       await tx.run(`update tasks set state = 2, ended_at = @now, error = 'discarded' where ${where}`, wish);
       await touch(tx, lanes);
       const counts = new Counts();
-      for (const row of rows) counts.ended(row.handler, 'skipped');
+      for (const row of rows) counts.move(row.handler, 0, 2);
       await counts.write(tx);
       return rows.length;
     });
@@ -154,7 +152,7 @@ export class PostgresWorld extends AnyWorld {
         'delete from tasks where event = any(cast(@events as bigint[])) returning handler, state',
         { events },
       ))
-        counts.add(handler, NAMES[state], -1);
+        counts.add(handler, STATES[state], -1);
       await counts.write(tx);
       const floor = gone.reduce((top, { cursor }) => Math.max(top, Number(cursor ?? -1)), -1);
       if (floor >= 0)

@@ -7,17 +7,23 @@ import type { Role } from '../work.ts';
 import type { Connections } from './connection.ts';
 import { Counts } from './counts.ts';
 import { setStates } from './handlers.ts';
-import { touch } from './lanes.ts';
+import { free, lock } from './lanes.ts';
 
 /** The weight of a death for the tasks that were running. */
 const WEIGHT = { ofRun: 4, ofKit: 1, most: 12 };
 /** Between two signs; a longer silence than `gap` is no life; after `lost`, others judge. */
 const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000 };
-/** The database's clock, because those of the instances differ. */
+/** By the database's clock, because those of the instances differ. */
 const NOW = 'cast(extract(epoch from clock_timestamp()) * 1000 as bigint)';
-const ERROR = 'its process died each time that it ran';
+const STALE = `seen_at < ${NOW} - ${SIGN_MS.lost}`;
 
-type Judged = Record<'suspects' | 'dead', number>;
+const IS_DEAD = `t.crashes + @weight >= ${WEIGHT.most}`;
+const BLAME = `update tasks t set crashes = t.crashes + @weight, state = case when ${IS_DEAD} then 3 else 0 end,
+    ended_at = case when ${IS_DEAD} then cast(@now as bigint) end,
+    error = case when ${IS_DEAD} then 'its process died each time that it ran' else t.error end
+  from lanes l where l.id = any(cast(@ids as bigint[])) and t.lane = l.id and t.state = 0 and t.due_at <= @now
+    and t.cursor <= l.claimed_to
+  returning t.handler, t.lane as id, cast(t.cursor as text) as cursor, t.state`;
 
 export class Boots {
   readonly #db: Connections;
@@ -34,24 +40,18 @@ export class Boots {
   }
 
   /** Judges the role's dead predecessor in this instance; if the whole kit died, those of every role. */
-  begin(role: Role, restart: boolean): Promise<{ boot: number } & Judged> {
+  begin(role: Role, restart: boolean): Promise<{ boot: number; suspects: number; dead: number }> {
     return this.#db.write(async (tx) => {
+      const about = { instance: this.#instance, role, all: Number(!restart) };
       const before = await tx.all<{ id: number; role: string; handlers: string }>(
         'delete from boots where instance = @instance and (role = @role or @all = 1) returning id, role, handlers',
-        { instance: this.#instance, role, all: Number(!restart) },
+        about,
       );
-      const weight = restart ? WEIGHT.ofRun : WEIGHT.ofKit;
-      const judged = await this.#judge(
-        tx,
-        before.map(({ id }) => id),
-        weight,
-      );
+      const judged = await this.#judge(tx, before, restart ? WEIGHT.ofRun : WEIGHT.ofKit);
       // Its handlers are those of its predecessor until it has loaded its own.
       const { handlers = '[]' } = before.find((one) => one.role === role) ?? {};
-      const row = await tx.get<{ id: number }>(
-        `insert into boots (role, instance, handlers, seen_at) values (@role, @instance, @handlers, ${NOW}) returning id`,
-        { role, instance: this.#instance, handlers },
-      );
+      const text = `insert into boots (role, instance, handlers, seen_at) values (@role, @instance, @handlers, ${NOW}) returning id`;
+      const row = await tx.get<{ id: number }>(text, { ...about, handlers });
       return { boot: row?.id ?? 0, ...judged };
     });
   }
@@ -69,13 +69,11 @@ export class Boots {
 
   /** Its lanes are free again, those of claims from this number on. */
   async giveBack(tx: Sql, boot: number, from = 0): Promise<void> {
-    const rows = await tx.all<{ id: number }>(
-      'select id from lanes where boot = @boot and claim >= @from order by id for update',
-      { boot, from },
-    );
-    await this.#free(
+    const text = 'select id from lanes where boot = @boot and claim >= @from order by id for update';
+    const lanes = await tx.all<{ id: number }>(text, { boot, from });
+    await free(
       tx,
-      rows.map(({ id }) => id),
+      lanes.map(({ id }) => id),
     );
   }
 
@@ -83,68 +81,34 @@ export class Boots {
   async sign(boot: number): Promise<void> {
     if (this.#clock.monotonic() - this.#signedAt < SIGN_MS.apart) return;
     const stale = await this.#db.all<{ id: number }>(
-      `with mine as (update boots set seen_at = ${NOW} where id = @boot)
-      select id from boots where id <> @boot and seen_at < ${NOW} - ${SIGN_MS.lost}`,
+      `with mine as (update boots set seen_at = ${NOW} where id = @boot) select id from boots where id <> @boot and ${STALE}`,
       { boot },
     );
     const now = this.#clock.monotonic();
     if (now - this.#signedAt > SIGN_MS.gap) this.#since = now;
     this.#signedAt = now;
-    if (stale.length > 0 && now - this.#since >= SIGN_MS.lost) await this.#bury(stale.map(({ id }) => id));
-  }
-
-  async #bury(ids: number[]): Promise<void> {
+    if (stale.length === 0 || now - this.#since < SIGN_MS.lost) return;
     await this.#db.write(async (tx) => {
-      const rows = await tx.all<{ id: number }>(
-        `delete from boots where id = any(cast(@ids as bigint[])) and seen_at < ${NOW} - ${SIGN_MS.lost} returning id`,
-        { ids },
-      );
-      await this.#judge(
-        tx,
-        rows.map(({ id }) => id),
-        WEIGHT.ofKit,
-      );
+      const text = `delete from boots where id = any(cast(@ids as bigint[])) and ${STALE} returning id`;
+      await this.#judge(tx, await tx.all(text, { ids: stale.map(({ id }) => id) }), WEIGHT.ofKit);
       await setStates(tx);
     });
   }
 
   /** What the boots had claimed goes back, and what was running then is a suspect. */
-  async #judge(tx: Sql, boots: number[], weight: number): Promise<Judged> {
-    const lanes = await tx.all<{ id: number }>(
-      'select id from lanes where boot = any(cast(@boots as bigint[])) order by id for update',
-      { boots },
-    );
-    if (lanes.length === 0) return { suspects: 0, dead: 0 };
-    const ids = lanes.map(({ id }) => id);
-    const isDead = `t.crashes + @weight >= ${WEIGHT.most}`;
-    const now = this.#clock.now();
-    const blamed = await tx.all<{ handler: number; lane: number; cursor: string; state: 0 | 3 }>(
-      `update tasks t set crashes = t.crashes + @weight, state = case when ${isDead} then 3 else 0 end,
-        ended_at = case when ${isDead} then cast(@now as bigint) end, error = case when ${isDead} then '${ERROR}' else t.error end
-      from lanes l where l.id = any(cast(@ids as bigint[])) and t.lane = l.id and t.state = 0 and t.due_at <= @now
-        and t.cursor <= l.claimed_to
-      returning t.handler, t.lane, cast(t.cursor as text) as cursor, t.state`,
-      { ids, weight, now },
-    );
+  async #judge(tx: Sql, boots: { id: number }[], weight: number): Promise<{ suspects: number; dead: number }> {
+    const of = boots.map(({ id }) => id);
+    const ids = (await lock(tx, of, 'boot = any(cast(@ids as bigint[]))')).map(({ id }) => id);
+    const blamed = await tx.all<{ handler: number; id: number; cursor: string; state: 0 | 3 }>(BLAME, {
+      ids,
+      weight,
+      now: this.#clock.now(),
+    });
     const dead = blamed.filter(({ state }) => state === 3);
     const counts = new Counts();
-    for (const { handler, lane, cursor } of dead) {
-      counts.ended(handler, 'dead');
-      await tx.run('update lanes set done_cursor = greatest(done_cursor, cast(@cursor as bigint)) where id = @lane', {
-        lane,
-        cursor,
-      });
-    }
-    await this.#free(tx, ids);
+    for (const { handler } of dead) counts.move(handler, 0, 3);
+    await free(tx, ids, dead);
     await counts.write(tx);
     return { suspects: blamed.length, dead: dead.length };
-  }
-
-  async #free(tx: Sql, ids: number[]): Promise<void> {
-    await tx.run(
-      'update lanes set boot = null, claim = null, claimed_to = null where id = any(cast(@ids as bigint[]))',
-      { ids },
-    );
-    await touch(tx, ids);
   }
 }

@@ -1,17 +1,12 @@
-// Due lanes are claimed, oldest first, and of each lane its due tasks from the head on. Lanes that another process holds
-// or looks at are passed over. Nothing is written to the tasks.
+// Due lanes are claimed, oldest first, and of each lane its due tasks from the head on. Lanes that another process holds or
+// looks at are passed over. Nothing is written to the tasks.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Sql } from '../sql.ts';
 import type { Claim, Claimed } from '../work.ts';
-import { columnsOf } from './values.ts';
+import { rows } from './rows.ts';
 
-/** What one handler can take: tasks that were due then. */
-export interface Wish {
-  handler: number;
-  chain: number;
-  tasks: number;
-  upTo: number;
-}
+/** What one handler can take, of what was due then. */
+export type Wish = Record<'handler' | 'chain' | 'tasks' | 'upTo', number>;
 
 interface Head extends Omit<Claimed, 'late' | 'notes'> {
   lane: number;
@@ -22,39 +17,29 @@ interface Head extends Omit<Claimed, 'late' | 'notes'> {
   notes: string | null;
 }
 
+const WISHES = rows({ handler: 'bigint', tasks: 'bigint', upTo: 'bigint' });
 /** A lane is locked in one statement, and its tasks are read in the next: together they would be those of before. */
-const LANES = `select l.id, l.handler from unnest(cast(@handler as bigint[]), cast(@tasks as bigint[]), cast(@upTo as bigint[]))
-    as v (handler, tasks, up_to)
-  cross join lateral (select id, handler from lanes
-    where handler = v.handler and suspect = @suspect and due_at <= v.up_to order by due_at limit v.tasks
-    for update skip locked) l`;
-
+const LANES = `select l.* from ${WISHES.from} cross join lateral (select id as lane, handler from lanes
+  where handler = v.handler and suspect = @suspect and due_at <= v."upTo" order by due_at limit v.tasks
+  for update skip locked) l`;
+const CHAINS = rows({ lane: 'bigint', chain: 'bigint' });
 const HEADS = `select l.id as lane, l.handler, t.event, cast(t.cursor as text) as cursor, t.due_at as "dueAt", t.crashes,
     t.attempts, t.failed_at as "failedAt", t.notes, t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor) as late
-  from unnest(cast(@lane as bigint[]), cast(@chain as bigint[])) with ordinality as v (lane, chain, n)
-  join lanes l on l.id = v.lane
-  cross join lateral (select * from tasks where lane = l.id and state = 0 order by cursor limit v.chain) t
-  order by v.n, t.cursor`;
+  from ${CHAINS.from} join lanes l on l.id = v.lane cross join lateral
+    (select * from tasks where lane = l.id and state = 0 order by cursor limit v.chain) t order by v.n, t.cursor`;
+const CLAIMS = rows({ lane: 'bigint', claim: 'bigint', to: 'bigint' });
+const CLAIM = `update lanes set due_at = null, boot = @boot, claim = v.claim, claimed_to = v."to"
+  from ${CLAIMS.from} where lanes.id = v.lane`;
 
 /** The claims are numbered from `first` on. */
 export async function claim(tx: Sql, boot: number, first: number, wishes: Wish[], suspect: 0 | 1): Promise<Claim[]> {
   if (wishes.length === 0) return [];
-  const lanes = await tx.all<{ id: number; handler: number }>(LANES, {
-    ...columnsOf(wishes, 'handler', 'tasks', 'upTo'),
-    suspect,
-  });
   const of = new Map(wishes.map((wish) => [wish.handler, wish]));
-  const asked = lanes.map(({ id: lane, handler }) => ({ lane, chain: of.get(handler)?.chain ?? 1 }));
-  const heads = lanes.length === 0 ? [] : await tx.all<Head>(HEADS, columnsOf(asked, 'lane', 'chain'));
+  const lanes = await tx.all<{ lane: number; handler: number }>(LANES, { ...WISHES.of(wishes), suspect });
+  const chains = lanes.map(({ lane, handler }) => ({ lane, chain: of.get(handler)?.chain }));
+  const heads = lanes.length === 0 ? [] : await tx.all<Head>(HEADS, CHAINS.of(chains));
   const { claims, ends } = chainsOf(heads, of, boot, first);
-  if (claims.length === 0) return [];
-  const rows = claims.map((one, n) => ({ ...one, to: ends[n] }));
-  await tx.run(
-    `update lanes set due_at = null, boot = @boot, claim = v.claim, claimed_to = v.to
-    from unnest(cast(@lane as bigint[]), cast(@claim as bigint[]), cast(@to as bigint[])) as v (lane, claim, "to")
-    where lanes.id = v.lane`,
-    { ...columnsOf(rows, 'lane', 'claim', 'to'), boot },
-  );
+  if (claims.length > 0) await tx.run(CLAIM, { ...CLAIMS.of(claims.map((one, n) => ({ ...one, to: ends[n] }))), boot });
   return claims;
 }
 
@@ -67,21 +52,20 @@ function chainsOf(
 ): { claims: Claim[]; ends: Cursor[] } {
   const claims: Claim[] = [];
   const ends: Cursor[] = [];
-  const taken = new Map<number, number>();
-  let lane: number | undefined;
+  const room = new Map([...wishes].map(([handler, { tasks }]) => [handler, tasks]));
+  let before: number | undefined;
   let isOpen = false;
-  for (const { lane: id, handler, cursor, dueAt, late, notes, ...task } of heads) {
-    const { tasks: most = 0, upTo = 0 } = wishes.get(handler) ?? {};
-    const n = taken.get(handler) ?? 0;
-    const isHead = id !== lane;
-    lane = id;
-    isOpen = dueAt <= upTo && n < most && (isHead || (isOpen && task.crashes === 0));
+  for (const { lane, handler, cursor, dueAt, late, notes, ...task } of heads) {
+    const left = room.get(handler) ?? 0;
+    const isHead = lane !== before;
+    before = lane;
+    isOpen = dueAt <= (wishes.get(handler)?.upTo ?? 0) && left > 0 && (isHead || (isOpen && task.crashes === 0));
     if (!isOpen) continue;
-    if (isHead) claims.push({ lane: id, boot, claim: first + claims.length, handler, tasks: [] });
+    if (isHead) claims.push({ lane, boot, claim: first + claims.length, handler, tasks: [] });
     ends[claims.length - 1] = cursor;
+    room.set(handler, left - 1);
     const noted = notes === null ? {} : (JSON.parse(notes) as Claimed['notes']);
     claims.at(-1)?.tasks.push({ ...task, late: late === 1, notes: noted });
-    taken.set(handler, n + 1);
   }
   return { claims, ends };
 }

@@ -1,39 +1,44 @@
-// The counts of tasks in `handlers`: changes of one transaction, written as its last statement, because every other one
-// writes the same few rows.
+// The counts of tasks in `handlers`: changes of one transaction, written by its last statement, because every other
+// transaction writes the same few rows.
 import type { Sql } from '../sql.ts';
-import { columnsOf } from './values.ts';
+import { rows } from './rows.ts';
 
-type Change = Record<'waiting' | 'done' | 'skipped' | 'dead' | 'failed', number>;
+const NAMES = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
+/** By the state of a task. */
+export const STATES = ['waiting', 'done', 'skipped', 'dead'] as const;
+
+const CHANGES = rows({
+  id: 'bigint',
+  waiting: 'bigint',
+  done: 'bigint',
+  skipped: 'bigint',
+  dead: 'bigint',
+  failed: 'bigint',
+});
+const UPDATE = `update handlers h set ${NAMES.map((name) => `${name} = h.${name} + v.${name}`).join()}
+  from ${CHANGES.from} where h.id = v.id`;
 
 export class Counts {
-  readonly #changes = new Map<number, Change>();
+  readonly #changes = new Map<number, Record<(typeof NAMES)[number], number>>();
 
-  get isEmpty(): boolean {
-    return this.#changes.size === 0;
-  }
-
-  add(handler: number, name: keyof Change, n: number): void {
+  add(handler: number, name: (typeof NAMES)[number], n = 1): void {
     const change = this.#changes.get(handler) ?? { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
     change[name] += n;
     this.#changes.set(handler, change);
   }
 
-  /** A task that waited has ended. */
-  ended(handler: number, as: 'done' | 'skipped' | 'dead'): void {
-    this.add(handler, 'waiting', -1);
-    this.add(handler, as, 1);
+  /** A task went from one state to another. */
+  move(handler: number, from: number, to: number): void {
+    this.add(handler, STATES[from] ?? 'waiting', -1);
+    this.add(handler, STATES[to] ?? 'waiting');
+  }
+
+  get isEmpty(): boolean {
+    return this.#changes.size === 0;
   }
 
   async write(tx: Sql): Promise<void> {
-    const rows = [...this.#changes].map(([id, change]) => ({ id, ...change })).toSorted((a, b) => a.id - b.id);
-    if (rows.length === 0) return;
-    await tx.run(
-      `update handlers h set waiting = h.waiting + v.waiting, done = h.done + v.done, skipped = h.skipped + v.skipped,
-        dead = h.dead + v.dead, failed = h.failed + v.failed
-      from unnest(cast(@id as bigint[]), cast(@waiting as bigint[]), cast(@done as bigint[]), cast(@skipped as bigint[]),
-        cast(@dead as bigint[]), cast(@failed as bigint[])) as v (id, waiting, done, skipped, dead, failed)
-      where h.id = v.id`,
-      columnsOf(rows, 'id', 'waiting', 'done', 'skipped', 'dead', 'failed'),
-    );
+    const list = [...this.#changes].map(([id, change]) => ({ id, ...change }));
+    if (list.length > 0) await tx.run(UPDATE, CHANGES.of(list.toSorted((a, b) => a.id - b.id)));
   }
 }

@@ -11,7 +11,7 @@ import { ORIGINS } from '../sqlite/rows.ts';
 import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
 import { lockKey, type Connections, type Tx } from './connection.ts';
 import { Known, type Row } from './known.ts';
-import { columnsOf } from './values.ts';
+import { rows } from './rows.ts';
 
 type Given = Parameters<IngestStore['accept']>[0];
 type Take = (tx: Tx, readings: Reading[], batch: Batch) => Promise<Verdict[]>;
@@ -23,28 +23,31 @@ interface Batch {
   days: Days;
 }
 
-/** Bodies are compared if an arrival tells an id. They are one value, because an array of them would cost more. */
+/** Bodies are compared if an arrival tells an id. */
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
     deliveries, body is null as "isErased", case when cardinality(cast(@ids as text[])) > 0 then body end as body
   from events where cursor = any(cast(@cursors as bigint[])) or id = any(cast(@ids as text[]))`;
+const ABOUT = {
+  cursor: 'bigint',
+  id: 'text',
+  session: 'text',
+  createdAt: 'bigint',
+  origins: 'bigint',
+  deliveries: 'bigint',
+};
+/** The bodies are one value, because an array of them would cost more. */
+const NEW = rows({ ...ABOUT, type: 'text', origin: 'bigint', at: 'int', bytes: 'int' });
 const INSERT = `insert into events (cursor, id, type, session, created_at, received_at, origin, origins, deliveries, body)
-  select cursor, id, type, session, created_at, @now, origin, origins, deliveries, substring(cast(@bodies as bytea) from at for bytes)
-  from unnest(cast(@cursor as bigint[]), cast(@id as text[]), cast(@type as text[]), cast(@session as text[]),
-    cast(@createdAt as bigint[]), cast(@origin as bigint[]), cast(@origins as bigint[]), cast(@deliveries as bigint[]),
-    cast(@at as int[]), cast(@bytes as int[])) with ordinality
-    as v (cursor, id, type, session, created_at, origin, origins, deliveries, at, bytes, n) order by n returning seq`;
-const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v.created_at,
-    origins = v.origins, deliveries = v.deliveries
-  from unnest(cast(@seq as bigint[]), cast(@cursor as bigint[]), cast(@id as text[]), cast(@session as text[]),
-    cast(@createdAt as bigint[]), cast(@origins as bigint[]), cast(@deliveries as bigint[]))
-    as v (seq, cursor, id, session, created_at, origins, deliveries) where e.seq = v.seq`;
-const COUNT = `insert into state select name, cast(n as text) from unnest(cast(@names as text[]), cast(@numbers as bigint[]))
-    as v (name, n) where n <> 0 order by name
-  on conflict (name) do update set value = cast(cast(state.value as bigint) + cast(excluded.value as bigint) as text)`;
-const SET = `insert into state select name, value from unnest(cast(@names as text[]), cast(@texts as text[])) as v (name, value)
-  order by name on conflict (name) do update set value = excluded.value`;
-const ADD_DAYS = `insert into daily select day, type, origin, late, count from unnest(cast(@day as text[]), cast(@type as text[]),
-    cast(@origin as bigint[]), cast(@late as bigint[]), cast(@count as bigint[])) as v (day, type, origin, late, count)
+  select cursor, id, type, session, "createdAt", @now, origin, origins, deliveries, substring(cast(@bodies as bytea) from at for bytes)
+  from ${NEW.from} order by n returning seq`;
+const CHANGED = rows({ ...ABOUT, seq: 'bigint' });
+const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v."createdAt",
+    origins = v.origins, deliveries = v.deliveries from ${CHANGED.from} where e.seq = v.seq`;
+const STATE = rows({ name: 'text', value: 'text' });
+const SET = `insert into state select name, value from ${STATE.from} order by name on conflict (name) do update set value = excluded.value`;
+const COUNT = `${SET.replace(/excluded.value$/, '')} cast(cast(state.value as bigint) + cast(excluded.value as bigint) as text)`;
+const DAYS = rows({ day: 'text', type: 'text', origin: 'bigint', late: 'bigint', count: 'bigint' });
+const ADD_DAYS = `insert into daily select day, type, origin, late, count from ${DAYS.from}
   order by day, type, origin, late on conflict (day, type, origin, late) do update set events = daily.events + excluded.events`;
 const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, cursor, event, body)
   values (@reason, @digest, @now, @origin, cast(@cursor as bigint), @event, @body) on conflict (reason, digest) do nothing`;
@@ -79,7 +82,9 @@ export class Ingest implements IngestStore {
       // With the lock, so that receipts come in the order of `seq`.
       const batch = { now: this.#clock.now(), floor, counts: { ...counts }, days: new Map() };
       const verdicts = await take(tx, readings, batch);
-      await note(tx, batch, { ...textsOf(state), ...proof(watermark, proves) });
+      const texts = Object.entries(state).map(([name, value]) => ({ name, value: JSON.stringify(value) }));
+      if (proves && doesProve(watermark, proves)) texts.push({ name: 'watermark', value: proves.to });
+      await note(tx, batch, texts);
       return verdicts;
     });
   }
@@ -87,25 +92,19 @@ export class Ingest implements IngestStore {
 
 const takeAll: Take = async (tx, readings, batch) => {
   const events = readings.flatMap((one) => ('event' in one ? one.event : []));
-  const ids = events.flatMap(({ id }) => id ?? []);
-  const cursors = events.flatMap(({ cursor }) => cursor ?? []);
-  const known = new Known(events.length > 0 ? await tx.all<Row>(KNOWN, { ids, cursors }) : [], batch.floor);
+  const about = { ids: events.flatMap(({ id }) => id ?? []), cursors: events.flatMap(({ cursor }) => cursor ?? []) };
+  const known = new Known(events.length > 0 ? await tx.all<Row>(KNOWN, about) : [], batch.floor);
   const judged = readings.map((one) => ('event' in one ? known.judge(one.event) : null));
-  await insert(tx, known.added, batch.now);
-  if (known.changed.size > 0)
-    await tx.run(
-      CHANGE,
-      columnsOf([...known.changed], 'seq', 'cursor', 'id', 'session', 'createdAt', 'origins', 'deliveries'),
-    );
+  if (known.added.length > 0) await insert(tx, known.added, batch.now);
+  if (known.changed.size > 0) await tx.run(CHANGE, CHANGED.of([...known.changed]));
   const verdicts: Verdict[] = [];
   for (const [n, one] of readings.entries()) {
     const verdict = judged[n];
     if ('unreadable' in one) verdicts.push(await quarantine(tx, one.unreadable, one.unreadable.reason, null, batch));
-    else if (verdict?.as === 'conflict')
-      verdicts.push(await quarantine(tx, one.event, 'conflict', verdict.of.seq, batch));
+    else if (verdict?.as === 'conflict') verdicts.push(await quarantine(tx, one.event, 'conflict', verdict.of, batch));
     else verdicts.push(verdict?.as ?? 'removed');
+    if ('event' in one) count(one.event, verdicts.at(-1), batch);
   }
-  for (const [n, one] of readings.entries()) if ('event' in one) count(one.event, verdicts[n], batch);
   return verdicts;
 };
 
@@ -126,45 +125,32 @@ const takeEach: Take = async (tx, readings, batch) => {
 };
 
 /** The rows get their numbers. */
-async function insert(tx: Sql, rows: Row[], now: number): Promise<void> {
-  if (rows.length === 0) return;
+async function insert(tx: Sql, added: Row[], now: number): Promise<void> {
   let at = 1;
-  const placed = rows.map((row) => {
+  const placed = added.map((row) => {
     const bytes = row.body?.length ?? 0;
     at += bytes;
     return { ...row, at: at - bytes, bytes };
   });
-  const columns = columnsOf(
-    placed,
-    'cursor',
-    'id',
-    'type',
-    'session',
-    'createdAt',
-    'origin',
-    'origins',
-    'deliveries',
-    'at',
-    'bytes',
-  );
-  const bodies = Buffer.concat(rows.flatMap(({ body }) => body ?? []));
-  const seqs = await tx.all<{ seq: number }>(INSERT, { ...columns, bodies, now });
-  for (const [n, row] of rows.entries()) row.seq = seqs[n]?.seq ?? 0;
+  const bodies = Buffer.concat(added.flatMap(({ body }) => body ?? []));
+  const seqs = await tx.all<{ seq: number }>(INSERT, { ...NEW.of(placed), bodies, now });
+  for (const [n, row] of added.entries()) row.seq = seqs[n]?.seq ?? 0;
 }
 
+/** `of`: the row that it contradicts. */
 async function quarantine(
   tx: Sql,
   what: Arrival | Unreadable,
   reason: string,
-  of: number | null,
+  of: Row | null,
   { now, counts }: Batch,
 ): Promise<Verdict> {
   const { origin, cursor, body } = what;
   const digest = hash('sha256', body, 'buffer');
-  const row = { reason, digest, now, origin: ORIGINS[origin], cursor, event: of, body };
+  const row = { reason, digest, now, origin: ORIGINS[origin], cursor, event: of?.seq, body };
   if ((await tx.run(SET_ASIDE, row)) > 0) add(counts, 'quarantined');
   else if (origin === 'webhook') await tx.run(ASIDE_AGAIN, { reason, digest });
-  return of === null ? 'quarantined' : 'conflict';
+  return of ? 'conflict' : 'quarantined';
 }
 
 function count(event: Arrival, verdict: Verdict | undefined, { now, counts, days }: Batch): void {
@@ -178,29 +164,23 @@ function add(counts: Counts, name: string): void {
   counts[name] = (counts[name] ?? 0) + 1;
 }
 
-/** What is counted and said, as the last statements, because others write these rows too. */
-async function note(tx: Sql, { counts, days }: Batch, texts: Record<string, string>): Promise<void> {
-  const rows = [...days.values()].map(({ row: [day, type, origin, late], count: n }) => ({
+/** Last, because other transactions write these rows too. */
+async function note(tx: Sql, { counts, days }: Batch, texts: { name: string; value: string }[]): Promise<void> {
+  const numbers = Object.entries(counts).flatMap(([name, n]) => (n === 0 ? [] : { name, value: String(n) }));
+  const ofDays = [...days.values()].map(({ row: [day, type, origin, late], count: n }) => ({
     day,
     type,
     origin,
     late,
     count: n,
   }));
-  await Promise.all([
-    rows.length > 0 && tx.run(ADD_DAYS, columnsOf(rows, 'day', 'type', 'origin', 'late', 'count')),
-    Object.keys(counts).length > 0 && tx.run(COUNT, { names: Object.keys(counts), numbers: Object.values(counts) }),
-    Object.keys(texts).length > 0 && tx.run(SET, { names: Object.keys(texts), texts: Object.values(texts) }),
-  ]);
+  if (ofDays.length > 0) await tx.run(ADD_DAYS, DAYS.of(ofDays));
+  if (numbers.length > 0) await tx.run(COUNT, STATE.of(numbers));
+  if (texts.length > 0) await tx.run(SET, STATE.of(texts));
 }
 
-const textsOf = (state: Record<string, unknown>): Record<string, string> =>
-  Object.fromEntries(Object.entries(state).map(([name, value]) => [name, JSON.stringify(value)]));
-
-/** The watermark that a page of replay proves, if it begins at or below the one that is known. */
-function proof(watermark: Cursor | null, proves: Given['proves']): { watermark?: Cursor } {
-  if (!proves) return {};
-  const { from, to } = proves;
-  const reached = from === null || (watermark !== null && !isBehind(watermark, from));
-  return reached && isBehind(watermark, to) ? { watermark: to } : {};
+/** A page of replay proves it if it begins at or below the watermark that is known. */
+function doesProve(watermark: Cursor | null, { from, to }: { from: Cursor | null; to: Cursor }): boolean {
+  const isReached = from === null || (watermark !== null && !isBehind(watermark, from));
+  return isReached && isBehind(watermark, to);
 }

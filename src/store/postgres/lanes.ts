@@ -1,18 +1,32 @@
-// Lanes, for many at once. A transaction locks its lanes first, by id, in a statement of its own, and then reads their tasks
-// in another one: so it sees what was written before, and no two wait for each other.
+// Lanes, for many at once. A transaction locks its lanes first, by id, in a statement of its own, and reads their tasks in a
+// later one: so it sees what was written before, and no two wait for each other.
 import { hash } from 'node:crypto';
 import type { Sql } from '../sql.ts';
 import type { NewTask } from '../work.ts';
 import type { Counts } from './counts.ts';
-import { columnsOf } from './values.ts';
+import { rows } from './rows.ts';
 
 /** `due_at` of a strict task that waits for the watermark. */
 export const NEVER = 9_000_000_000_000_000;
-/** Of a free lane's due time: the head, its lowest waiting cursor. */
-export const HEAD = `(select due_at, cast(crashes > 0 as int) from tasks where lane = lanes.id and state = 0
+/** Of a free lane: its head, the lowest waiting cursor. */
+const HEAD = `(due_at, suspect) = (select due_at, cast(crashes > 0 as int) from tasks where lane = lanes.id and state = 0
   order by cursor limit 1)`;
 /** Handlers are numbered below this. */
 const HANDLERS = 4_096;
+/** Strict tasks that one turn releases. */
+const RELEASED = 1_024;
+
+const IDS = 'id = any(cast(@ids as bigint[]))';
+const ENDS = rows({ id: 'bigint', cursor: 'bigint' });
+const PLACES = rows({ id: 'bigint', handler: 'bigint', dueAt: 'bigint' });
+const TASKS = rows({
+  event: 'bigint',
+  handler: 'bigint',
+  lane: 'bigint',
+  cursor: 'bigint',
+  dueAt: 'bigint',
+  dead: 'text',
+});
 
 /** The lane of one task. */
 export const ownLane = (handler: number, event: number): number => -(event * HANDLERS + handler);
@@ -23,108 +37,113 @@ export function laneOf(key: string, { handler, event, cursor, lane }: NewTask): 
   return Number.parseInt(hash('sha256', `${key}/${handler}/${lane}`).slice(0, 13), 16);
 }
 
-/** Call it before their tasks are read or changed. */
-export const lock = (tx: Sql, lanes: Iterable<number>): Promise<{ id: number; boot: number | null; claim: number }[]> =>
-  tx.all('select id, boot, claim from lanes where id = any(cast(@lanes as bigint[])) order by id for update', {
-    lanes: [...lanes],
-  });
+/** Call it before their tasks are read or changed. `which`: other lanes than these. */
+export const lock = (
+  tx: Sql,
+  ids: number[],
+  which = IDS,
+): Promise<{ id: number; boot: number | null; claim: number }[]> =>
+  tx.all(`select id, boot, claim from lanes where ${which} order by id for update`, { ids });
 
 /** Call it after every change to their waiting tasks. The lane of one task goes with it. */
-export async function touch(tx: Sql, given: Iterable<number>): Promise<void> {
-  const lanes = [...given];
-  if (lanes.length === 0) return;
-  await tx.run(
-    `update lanes set (due_at, suspect) = ${HEAD} where id = any(cast(@lanes as bigint[])) and boot is null`,
-    { lanes },
+export async function touch(tx: Sql, ids: number[]): Promise<void> {
+  if (ids.length > 0) await tx.run(`update lanes set ${HEAD} where ${IDS} and boot is null`, { ids });
+  await dropOwn(tx, ids);
+}
+
+/** How far a lane has come. */
+type End = { id: number; cursor: string };
+const NOTHING = '-1';
+
+/** Claims are over, and their lanes have come this far. */
+export async function free(tx: Sql, ids: number[], ends: End[] = []): Promise<void> {
+  await pass(
+    tx,
+    [...ids.map((id) => ({ id, cursor: NOTHING })), ...ends],
+    `, boot = null, claim = null, claimed_to = null, ${HEAD}`,
   );
-  await dropOwn(tx, lanes);
+  await dropOwn(tx, ids);
 }
 
-/** Of these, the lanes of one task that are empty. */
-export async function dropOwn(tx: Sql, lanes: number[]): Promise<void> {
-  const own = lanes.filter((lane) => lane < 0);
-  if (own.length > 0)
-    await tx.run('delete from lanes where id = any(cast(@own as bigint[])) and due_at is null and boot is null', {
-      own,
-    });
+/** The same for claims that go on. */
+export async function pass(tx: Sql, ends: End[], more = ''): Promise<void> {
+  const highest = new Map<number, bigint>();
+  for (const { id, cursor } of ends) if (BigInt(cursor) >= (highest.get(id) ?? -1n)) highest.set(id, BigInt(cursor));
+  if (highest.size === 0) return;
+  const text = `update lanes set done_cursor = greatest(done_cursor, v.cursor)${more} from ${ENDS.from} where lanes.id = v.id`;
+  await tx.run(text, ENDS.of([...highest].map(([id, cursor]) => ({ id, cursor }))));
 }
 
-/** The lane, and when its lowest new cursor is due. */
-export interface Place {
-  id: number;
-  handler: number;
-  dueAt: number;
+async function dropOwn(tx: Sql, lanes: number[]): Promise<void> {
+  const ids = lanes.filter((id) => id < 0);
+  if (ids.length > 0) await tx.run(`delete from lanes where ${IDS} and due_at is null and boot is null`, { ids });
 }
 
-/**
- * Locks lanes, and makes those that are missing. One that had no waiting task is due as its place says; resolves with the
- * others, which must be touched afterwards.
- */
-export async function place(tx: Sql, places: Place[]): Promise<Set<number>> {
-  const rows = await tx.all<{ id: number }>(
-    `insert into lanes (id, handler, due_at, suspect)
-    select id, handler, due_at, 0 from unnest(cast(@id as bigint[]), cast(@handler as bigint[]), cast(@dueAt as bigint[]))
-      as v (id, handler, due_at) order by id
+/** `dueAt`: of its lowest new cursor. */
+export type Place = Record<'id' | 'handler' | 'dueAt', number>;
+
+/** Locks lanes, and makes those that are missing. Resolves with those that had waiting tasks: touch them afterwards. */
+export async function place(tx: Sql, places: Place[]): Promise<number[]> {
+  if (places.length === 0) return [];
+  const placed = await tx.all<{ id: number }>(
+    `insert into lanes (id, handler, due_at, suspect) select id, handler, "dueAt", 0 from ${PLACES.from} order by id
     on conflict (id) do update set due_at = excluded.due_at, suspect = 0 where lanes.boot is null and lanes.due_at is null
     returning id`,
-    columnsOf(places, 'id', 'handler', 'dueAt'),
+    PLACES.of(places),
   );
-  const placed = new Set(rows.map(({ id }) => id));
-  return new Set(places.flatMap(({ id }) => (placed.has(id) ? [] : id)));
+  const ids = new Set(placed.map(({ id }) => id));
+  return places.flatMap(({ id }) => (ids.has(id) ? [] : id));
 }
 
-export type DueTask = NewTask & { dueAt: number };
-
 /** New tasks come into their lanes. Resolves with their number. */
-export async function addTasks(tx: Sql, key: string, tasks: DueTask[], counts: Counts, rerun = 0): Promise<number> {
-  const rows = tasks.map((task) => ({ ...task, lane: laneOf(key, task), cursor: task.cursor ?? '-1' }));
-  const heads = new Map<number, (typeof rows)[number]>();
-  for (const row of rows) {
-    const head = heads.get(row.lane);
-    if (row.dead === undefined && (!head || BigInt(row.cursor) < BigInt(head.cursor))) heads.set(row.lane, row);
-  }
-  const places = [...heads].map(([id, { handler, dueAt }]) => ({ id, handler, dueAt }));
-  const touched = await place(tx, places);
+export async function addTasks(
+  tx: Sql,
+  key: string,
+  list: (NewTask & { dueAt: number })[],
+  counts: Counts,
+  rerun = 0,
+): Promise<number> {
+  const tasks = list.map((task) => ({
+    ...task,
+    dead: task.dead ?? null,
+    lane: laneOf(key, task),
+    cursor: task.cursor ?? '-1',
+  }));
+  const heads = new Map<number, (typeof tasks)[number]>();
+  for (const task of tasks.filter(({ dead }) => dead === null))
+    if (BigInt(task.cursor) < BigInt(heads.get(task.lane)?.cursor ?? 2n ** 63n)) heads.set(task.lane, task);
+  const late = await place(
+    tx,
+    [...heads].map(([id, task]) => ({ ...task, id })),
+  );
   const added = await tx.all<{ event: number; handler: number; state: number }>(
     `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at, rerun)
-    select event, handler, lane, cursor, due_at, error, case when error is null then 0 else 3 end,
-      case when error is not null then due_at end, @rerun
-    from unnest(cast(@event as bigint[]), cast(@handler as bigint[]), cast(@lane as bigint[]), cast(@cursor as bigint[]),
-      cast(@dueAt as bigint[]), cast(@dead as text[])) as v (event, handler, lane, cursor, due_at, error)
-    on conflict do nothing returning event, handler, state`,
-    { ...columnsOf(rows, 'event', 'handler', 'lane', 'cursor', 'dueAt', 'dead'), rerun },
+    select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
+      case when dead is not null then "dueAt" end, @rerun
+    from ${TASKS.from} on conflict do nothing returning event, handler, state`,
+    { ...TASKS.of(tasks), rerun },
   );
-  for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead', 1);
-  // A task that was there already may not wait.
-  const known = new Set(added.map(({ event, handler }) => `${event} ${handler}`));
-  for (const { event, handler, lane } of rows)
-    if (!known.has(`${event} ${handler}`) && heads.has(lane)) touched.add(lane);
-  await touch(tx, touched);
+  for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead');
+  // If a task was there already, it may be no head.
+  await touch(tx, added.length < tasks.length ? [...heads.keys()] : late);
   return added.length;
 }
 
-/** Strict tasks that one turn releases. */
-const RELEASED = 1_024;
-
-/** Tasks of the handler that wait for the watermark and are at or below this cursor are due now. */
-export async function release(
-  tx: Sql,
-  handler: number,
-  upTo: string | undefined,
-  now: number,
-): Promise<'more' | 'done'> {
-  const held = await tx.all<{ event: number; lane: number }>(
-    `select event, lane from tasks where handler = @handler and state = 0 and due_at = ${NEVER}
-      and cursor <= cast(@upTo as bigint) order by cursor limit ${RELEASED}`,
+/** Tasks of the handler that wait for the watermark and are at or below this cursor are due now. True: there are more. */
+export async function release(tx: Sql, handler: number, upTo: string, now: number): Promise<boolean> {
+  const held = `handler = @handler and state = 0 and due_at = ${NEVER}`;
+  const tasks = await tx.all<{ event: number; lane: number }>(
+    `select event, lane from tasks where ${held} and cursor <= cast(@upTo as bigint) order by cursor limit ${RELEASED}`,
     { handler, upTo },
   );
-  const lanes = new Set(held.map(({ lane }) => lane));
+  const lanes = [...new Set(tasks.map(({ lane }) => lane))];
   await lock(tx, lanes);
-  await tx.run(
-    `update tasks set due_at = @now where handler = @handler and event = any(cast(@events as bigint[]))
-      and state = 0 and due_at = ${NEVER}`,
-    { now, handler, events: held.map(({ event }) => event) },
-  );
+  const events = tasks.map(({ event }) => event);
+  await tx.run(`update tasks set due_at = @now where ${held} and event = any(cast(@events as bigint[]))`, {
+    now,
+    handler,
+    events,
+  });
   await touch(tx, lanes);
-  return held.length === RELEASED ? 'more' : 'done';
+  return tasks.length === RELEASED;
 }

@@ -7,8 +7,7 @@ import type { Connections, Tx } from './connection.ts';
 import { Counts } from './counts.ts';
 import { EVENT, toEvent, type EventRow } from './events.ts';
 import { addTasks, laneOf, place, touch } from './lanes.ts';
-import { NAMES } from './settle.ts';
-import { columnsOf } from './values.ts';
+import { rows } from './rows.ts';
 
 /** Tasks of a page. */
 const PAGE = 64;
@@ -48,10 +47,10 @@ const WITHOUT_CURSOR = `select ${EVENT} from events e
 const BY_CURSOR = `select ${EVENT} from events e
   where e.cursor > cast(@after as bigint) and e.cursor <= cast(@until as bigint) and e.seq <= @untilSeq and ${MATCHES}
   order by e.cursor limit @limit`;
+const TASKS = rows({ event: 'bigint', lane: 'bigint', cursor: 'bigint' });
 const RESET = `update tasks t set state = 0, lane = v.lane, cursor = v.cursor, due_at = @now, failed_at = null, attempts = 0,
     crashes = 0, late = 0, rerun = 1, error = null, ended_at = null
-  from unnest(cast(@event as bigint[]), cast(@lane as bigint[]), cast(@cursor as bigint[])) as v (event, lane, cursor)
-  join tasks was on was.event = v.event and was.handler = @handler
+  from ${TASKS.from} join tasks was on was.event = v.event and was.handler = @handler
   where t.event = v.event and t.handler = @handler and t.state = was.state and t.state >= @least
   returning t.event, was.state`;
 const GO = `update reruns set after_cursor = cast(@after as bigint), after_seq = @afterSeq, next_at = @nextAt, tasks = tasks + @tasks,
@@ -122,16 +121,8 @@ async function again(
     lanes.map((id) => ({ id, handler, dueAt: now })),
   );
   const least = only === 'dead' ? 3 : 1;
-  const reset = await tx.all<{ event: number; state: 1 | 2 | 3 }>(RESET, {
-    ...columnsOf(tasks, 'event', 'lane', 'cursor'),
-    handler,
-    now,
-    least,
-  });
-  for (const { state } of reset) {
-    counts.add(handler, NAMES[state], -1);
-    counts.add(handler, 'waiting', 1);
-  }
+  const reset = await tx.all<{ state: number }>(RESET, { ...TASKS.of(tasks), handler, now, least });
+  for (const { state } of reset) counts.move(handler, state, 0);
   const added =
     only === 'all'
       ? await addTasks(

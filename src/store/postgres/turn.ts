@@ -1,6 +1,5 @@
 // A turn of `run`: settle, fan out and claim, each a transaction, over what `look` has seen before them.
 import type { Clock } from '../../base/clock.ts';
-import type { Cursor } from '../../wire/cursor.ts';
 import type { Sql } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import type { FanOut, NewTask, Room, Turn, TurnResult } from '../work.ts';
@@ -9,8 +8,8 @@ import { claim, type Wish } from './claim.ts';
 import { lockKey, type Connections } from './connection.ts';
 import { Counts } from './counts.ts';
 import { addTasks, NEVER, release } from './lanes.ts';
+import { rows } from './rows.ts';
 import { settle } from './settle.ts';
-import { columnsOf } from './values.ts';
 
 type Result = Omit<TurnResult, 'fenced'>;
 
@@ -20,25 +19,27 @@ interface Row {
   paused: 0 | 1;
   /** When the first event was received that it has not taken up. What arrives later is received later. */
   behindAt: number | null;
-  /** Tasks that the watermark has passed wait for it. */
+  /** Tasks wait for the watermark, which has passed them. */
   isHeld: 0 | 1;
 }
 
+const MOVES = rows({ handler: 'bigint', from: 'bigint', upTo: 'bigint' });
+const MOVE = `update handlers h set position = v."upTo" from ${MOVES.from} where h.id = v.handler and h.position = v."from"`;
+const LIMITS = rows({ handler: 'bigint', passed: 'bigint' });
 const HANDLERS = `select h.id, h.position, h.paused,
     (select received_at from events where seq > h.position order by seq limit 1) as "behindAt",
-    exists (select 1 from tasks t where t.handler = h.id and t.state = 0 and t.due_at = ${NEVER} and t.cursor <= v.up_to) as "isHeld"
-  from unnest(cast(@handler as bigint[]), cast(@upTo as bigint[])) as v (handler, up_to) join handlers h on h.id = v.handler`;
-
-/** `open`: handlers that claim. `suspects`: lanes that wait for a process, and the last process here that holds a lane. */
+    exists (select 1 from tasks t where t.handler = h.id and t.state = 0 and t.due_at = ${NEVER} and t.cursor <= v.passed) as "isHeld"
+  from ${LIMITS.from} join handlers h on h.id = v.handler`;
+const EACH = (name: string): string => `unnest(cast(@${name} as bigint[])) as v (id)`;
+/** Lanes that wait for a process, and the number of the last process of this instance that holds one. */
 const AFTER = `select
-  (select min(n.due_at) from unnest(cast(@open as bigint[])) as v (handler) cross join lateral (select due_at from lanes
-    where handler = v.handler and suspect = 0 and due_at > @now and due_at < ${NEVER} order by due_at limit 1) n) as "nextAt",
-  (select count(*) from unnest(cast(@all as bigint[])) as v (handler) cross join lateral (select 1 from lanes
-    where handler = v.handler and suspect = 1 and due_at <= @now limit 8) s)
+  (select min(n.due_at) from ${EACH('open')} cross join lateral (select due_at from lanes where handler = v.id and suspect = 0
+    and due_at > @now and due_at < ${NEVER} order by due_at limit 1) n) as "nextAt",
+  (select count(*) from ${EACH('all')} cross join lateral (select 1 from lanes where handler = v.id and suspect = 1
+    and due_at <= @now limit 8) s)
   + (select coalesce(max(cast(nullif(substring(role from 9), '') as int)), 0) from boots b
     where instance = @instance and exists (select 1 from lanes where boot = b.id)) as suspects,
-  exists (select 1 from unnest(cast(@strict as bigint[])) as v (handler) join tasks t on t.handler = v.handler
-    where t.state = 0 and t.due_at = ${NEVER}) as held`;
+  exists (select 1 from ${EACH('strict')} join tasks t on t.handler = v.id where t.state = 0 and t.due_at = ${NEVER}) as held`;
 
 export interface TurnParts {
   clock: Clock;
@@ -59,10 +60,10 @@ export class Turns {
   }
 
   async turn(turn: Turn): Promise<TurnResult> {
+    const { ended, fanOut } = turn;
     await this.#parts.boots.sign(turn.boot);
-    const { ended } = turn;
-    const fenced = ended.length > 0 ? await this.#write(turn, (tx, counts, now) => settle(tx, ended, now, counts)) : 0;
-    if (turn.fanOut.length > 0) await this.#write(turn, (tx, counts) => this.#fanOut(tx, turn, counts));
+    const fenced = ended.length > 0 ? await this.#write(turn, (...to) => settle(to[0], ended, to[2], to[1])) : 0;
+    if (fanOut.length > 0) await this.#write(turn, (tx, counts) => this.#fanOut(tx, turn, counts));
     try {
       const result = await this.#write(turn, (tx, _, now) => this.#claim(tx, turn, now));
       this.#isUnsure = false;
@@ -86,66 +87,46 @@ export class Turns {
   /** A handler that another instance fans out for is left to it. */
   async #fanOut(tx: Sql, { fanOut, rooms }: Turn, counts: Counts): Promise<void> {
     const all = fanOut.map(({ handler }) => handler);
-    const lock = `pg_try_advisory_xact_lock(${lockKey(this.#db, 'fan-out')}, cast(id as int))`;
-    const [locked, rows] = await Promise.all([
-      tx.all<{ id: number; mine: number }>(`select id, ${lock} as mine from unnest(cast(@all as bigint[])) as v (id)`, {
-        all,
-      }),
-      // In a statement of its own, because a position of before could have moved meanwhile.
-      tx.all<{ id: number; position: number }>(
-        'select id, position from handlers where id = any(cast(@all as bigint[]))',
-        { all },
-      ),
-    ]);
-    const isMine = ({ handler, from }: FanOut): boolean =>
-      rooms.some((room) => room.handler === handler) &&
-      locked.some(({ id, mine }) => id === handler && mine === 1) &&
-      rows.some(({ id, position }) => id === handler && position === from);
-    const mine = fanOut.filter(isMine).toSorted((a, b) => a.handler - b.handler);
-    if (mine.length === 0) return;
-    const tasks = mine.flatMap(({ handler, tasks: list }) => {
-      const room = rooms.find((one) => one.handler === handler);
-      return room ? list.map((task) => ({ ...task, dueAt: dueAt(task, room) })) : [];
-    });
-    await addTasks(tx, this.#parts.laneKey, tasks, counts);
-    const moved = await tx.run(
-      `update handlers h set position = v.up_to from unnest(cast(@handler as bigint[]), cast(@from as bigint[]),
-        cast(@upTo as bigint[])) as v (handler, "from", up_to) where h.id = v.handler and h.position = v."from"`,
-      columnsOf(mine, 'handler', 'from', 'upTo'),
+    const mine = `pg_try_advisory_xact_lock(${lockKey(this.#db, 'fan-out')}, cast(id as int)) as mine`;
+    const locked = await tx.all<{ id: number; mine: 0 | 1 }>(`select id, ${mine} from ${EACH('all')}`, { all });
+    // In a statement of its own, because a position of before could have moved meanwhile.
+    const known = await tx.all<{ id: number; position: number }>(
+      `select h.id, position from ${EACH('all')} join handlers h on h.id = v.id`,
+      { all },
     );
-    if (moved < mine.length) throw new StoreError('busy', 'a handler was forgotten while it took up events');
+    const isMine = ({ handler, from }: FanOut): boolean =>
+      locked.some(({ id, mine: is }) => id === handler && is === 1) &&
+      known.some(({ id, position }) => id === handler && position === from);
+    const taken = fanOut.filter(isMine).flatMap((one) => {
+      const room = rooms.find(({ handler }) => handler === one.handler);
+      return room ? { ...one, room } : [];
+    });
+    if (taken.length === 0) return;
+    const tasks = taken.flatMap(({ tasks: list, room }) => list.map((task) => ({ ...task, dueAt: dueAt(task, room) })));
+    await addTasks(tx, this.#parts.laneKey, tasks, counts);
+    const moved = await tx.run(MOVE, MOVES.of(taken.toSorted((a, b) => a.handler - b.handler)));
+    if (moved < taken.length) throw new StoreError('busy', 'a handler was forgotten while it took up events');
   }
 
   async #claim(tx: Sql, turn: Turn, now: number): Promise<Result> {
     const { boots, instance } = this.#parts;
     const { boot, look, rooms, suspects } = turn;
     if (this.#isUnsure) await boots.giveBack(tx, boot, turn.claim);
-    const limits = rooms.map(({ handler, order }) => ({
-      handler,
-      upTo: order === 'strict' ? (look.watermark ?? '-1') : HIGHEST,
-    }));
-    const rows = new Map(
-      (await tx.all<Row>(HANDLERS, columnsOf(limits, 'handler', 'upTo'))).map((row) => [row.id, row]),
-    );
-    const known = rooms.flatMap((room) => {
-      const row = rows.get(room.handler);
-      return row ? { ...room, ...row, isCaughtUp: row.position >= look.newest } : [];
+    const limits = rooms.map(({ handler, order }) => ({ handler, passed: passedOf(order, look.watermark) }));
+    const found = await tx.all<Row>(HANDLERS, LIMITS.of(limits));
+    const known = rooms.flatMap((room, n) => {
+      const row = found.find(({ id }) => id === room.handler);
+      return row ? { ...room, ...row, isCaughtUp: row.position >= look.newest, passed: limits[n]?.passed ?? '-1' } : [];
     });
-    let more = false;
-    for (const { id, isCaughtUp, isHeld } of suspects ? [] : known) {
-      const upTo = limits.find(({ handler }) => handler === id)?.upTo;
-      // All events at or below the watermark that was looked at have their tasks by then.
-      if (isCaughtUp && isHeld === 1 && (await release(tx, id, upTo, now)) === 'more') more = true;
-    }
-    const open = known.filter(
-      ({ paused, order, isCaughtUp }) => paused === 0 && (suspects || order !== 'strict' || isCaughtUp),
-    );
-    const wishes = open.flatMap(({ behindAt, ...room }) =>
-      room.tasks > 0 ? { ...room, upTo: Math.min(now, behindAt ?? now) } : [],
-    );
-    const claims = suspects
-      ? await this.#claimSuspect(tx, turn, wishes, now)
-      : await claim(tx, boot, turn.claim, wishes, 0);
+    let more = known.some(({ behindAt }) => behindAt !== null);
+    // All events at or below the watermark that was looked at have their tasks by then.
+    for (const { id, passed, isCaughtUp, isHeld } of suspects ? [] : known)
+      if (isCaughtUp && isHeld === 1 && (await release(tx, id, passed, now))) more = true;
+    const open = known.filter((one) => one.paused === 0 && (suspects || one.order !== 'strict' || one.isCaughtUp));
+    const wishes = open
+      .map((one) => ({ ...one, upTo: suspects ? now : Math.min(now, one.behindAt ?? now) }))
+      .filter(({ tasks }) => tasks > 0);
+    const claims = suspects ? await claimOne(tx, turn, wishes) : await claim(tx, boot, turn.claim, wishes, 0);
     const after = await tx.get<{ nextAt: number | null; suspects: number; held: 0 | 1 }>(AFTER, {
       open: suspects ? [] : open.map(({ id }) => id),
       all: rooms.map(({ handler }) => handler),
@@ -153,29 +134,26 @@ export class Turns {
       now,
       instance,
     });
-    const taken = (id: number): number =>
-      claims.reduce((sum, { handler, tasks }) => sum + (handler === id ? tasks.length : 0), 0);
-    return {
-      claims,
-      more: !suspects && (more || known.some(({ behindAt }) => behindAt !== null)),
-      nextAt: after?.nextAt ?? null,
-      suspects: after?.suspects ?? 0,
-      spare: suspects ? [] : open.flatMap(({ id, tasks }) => (taken(id) < tasks ? id : [])),
-      held: after?.held === 1,
-    };
-  }
-
-  /** One task whose process died, of any of these handlers. */
-  async #claimSuspect(tx: Sql, { boot, claim: first }: Turn, wishes: Wish[], now: number): Promise<Result['claims']> {
-    for (const wish of wishes) {
-      const claims = await claim(tx, boot, first, [{ ...wish, tasks: 1, upTo: now }], 1);
-      if (claims.length > 0) return claims;
-    }
-    return [];
+    const isSpare = ({ id, tasks }: { id: number; tasks: number }): boolean =>
+      claims.reduce((sum, one) => sum + (one.handler === id ? one.tasks.length : 0), 0) < tasks;
+    const { nextAt = null, suspects: waiting = 0, held } = after ?? {};
+    const spare = suspects ? [] : open.filter(isSpare).map(({ id }) => id);
+    return { claims, more: more && !suspects, nextAt, suspects: waiting, spare, held: held === 1 };
   }
 }
 
-const HIGHEST = '9223372036854775807' as Cursor;
+/** One task whose process died, of any of these handlers. */
+async function claimOne(tx: Sql, { boot, claim: first }: Turn, wishes: Wish[]): Promise<Result['claims']> {
+  for (const wish of wishes) {
+    const claims = await claim(tx, boot, first, [{ ...wish, tasks: 1 }], 1);
+    if (claims.length > 0) return claims;
+  }
+  return [];
+}
+
+/** The highest cursor whose tasks wait no longer for the watermark: of a handler that is not strict, all. */
+const passedOf = (order: Room['order'], watermark: string | null): string =>
+  order === 'strict' ? (watermark ?? '-1') : '9223372036854775807';
 
 /** When a task of a new event is due. One without a cursor waits for nothing. */
 function dueAt({ cursor, receivedAt }: NewTask, { order, windowMs }: Room): number {
