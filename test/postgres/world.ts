@@ -100,10 +100,10 @@ export class PostgresWorld extends AnyWorld {
         rerun = greatest(rerun, cast(state > 0 as int)) where event = @event and handler = @handler`,
         { ...about, ...task },
       );
-      await touch(tx, [task.lane]);
+      touch(tx, [task.lane]);
       const counts = new Counts();
       counts.move(task.handler, task.state, 0);
-      await counts.write(tx);
+      counts.write(tx);
       return true;
     });
   }
@@ -119,10 +119,10 @@ export class PostgresWorld extends AnyWorld {
       const lanes = rows.map(({ lane }) => lane);
       await lock(tx, lanes);
       await tx.run(`update tasks set state = 2, ended_at = @now, error = 'discarded' where ${where}`, wish);
-      await touch(tx, lanes);
+      touch(tx, lanes);
       const counts = new Counts();
       for (const row of rows) counts.move(row.handler, 0, 2);
-      await counts.write(tx);
+      counts.write(tx);
       return rows.length;
     });
   }
@@ -153,7 +153,7 @@ export class PostgresWorld extends AnyWorld {
         { events },
       ))
         counts.add(handler, STATES[state], -1);
-      await counts.write(tx);
+      counts.write(tx);
       const floor = gone.reduce((top, { cursor }) => Math.max(top, Number(cursor ?? -1)), -1);
       if (floor >= 0)
         await tx.run(

@@ -1,10 +1,9 @@
 // Who runs handlers: one living boot for each role of an instance. Every transaction of a boot holds its row, so one whose row
 // is gone writes nothing. A boot without a sign of life is judged by another one.
 import type { Clock } from '../../base/clock.ts';
-import type { Sql } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import type { Role } from '../work.ts';
-import type { Connections } from './connection.ts';
+import type { Connections, Tx } from './connection.ts';
 import { Counts } from './counts.ts';
 import { setStates } from './handlers.ts';
 import { free, lock } from './lanes.ts';
@@ -62,16 +61,16 @@ export class Boots {
   }
 
   /** Holds the row of the boot until the transaction ends. */
-  async check(tx: Sql, boot: number): Promise<void> {
+  async check(tx: Tx, boot: number): Promise<void> {
     if (!(await tx.get('select 1 from boots where id = @boot for key share', { boot })))
       throw new StoreError('orphan', 'another run has taken over');
   }
 
   /** Its lanes are free again, those of claims from this number on. */
-  async giveBack(tx: Sql, boot: number, from = 0): Promise<void> {
+  async giveBack(tx: Tx, boot: number, from = 0): Promise<void> {
     const text = 'select id from lanes where boot = @boot and claim >= @from order by id for update';
     const lanes = await tx.all<{ id: number }>(text, { boot, from });
-    await free(
+    free(
       tx,
       lanes.map(({ id }) => id),
     );
@@ -91,12 +90,12 @@ export class Boots {
     await this.#db.write(async (tx) => {
       const text = `delete from boots where id = any(cast(@ids as bigint[])) and ${STALE} returning id`;
       await this.#judge(tx, await tx.all(text, { ids: stale.map(({ id }) => id) }), WEIGHT.ofKit);
-      await setStates(tx);
+      setStates(tx);
     });
   }
 
   /** What the boots had claimed goes back, and what was running then is a suspect. */
-  async #judge(tx: Sql, boots: { id: number }[], weight: number): Promise<{ suspects: number; dead: number }> {
+  async #judge(tx: Tx, boots: { id: number }[], weight: number): Promise<{ suspects: number; dead: number }> {
     const of = boots.map(({ id }) => id);
     const ids = (await lock(tx, of, 'boot = any(cast(@ids as bigint[]))')).map(({ id }) => id);
     const blamed = await tx.all<{ handler: number; id: number; cursor: string; state: 0 | 3 }>(BLAME, {
@@ -107,8 +106,8 @@ export class Boots {
     const dead = blamed.filter(({ state }) => state === 3);
     const counts = new Counts();
     for (const { handler } of dead) counts.move(handler, 0, 3);
-    await free(tx, ids, dead);
-    await counts.write(tx);
+    free(tx, ids, dead);
+    counts.write(tx);
     return { suspects: blamed.length, dead: dead.length };
   }
 }

@@ -1,8 +1,8 @@
 // Due lanes are claimed, oldest first, and of each lane its due tasks from the head on. Lanes that another process holds or
 // looks at are passed over. Nothing is written to the tasks.
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Sql } from '../sql.ts';
 import type { Claim, Claimed } from '../work.ts';
+import type { Tx } from './connection.ts';
 import { rows } from './rows.ts';
 
 /** What one handler can take, of what was due then. */
@@ -32,14 +32,14 @@ const CLAIM = `update lanes set due_at = null, boot = @boot, claim = v.claim, cl
   from ${CLAIMS.from} where lanes.id = v.lane`;
 
 /** The claims are numbered from `first` on. */
-export async function claim(tx: Sql, boot: number, first: number, wishes: Wish[], suspect: 0 | 1): Promise<Claim[]> {
+export async function claim(tx: Tx, boot: number, first: number, wishes: Wish[], suspect: 0 | 1): Promise<Claim[]> {
   if (wishes.length === 0) return [];
   const of = new Map(wishes.map((wish) => [wish.handler, wish]));
   const lanes = await tx.all<{ lane: number; handler: number }>(LANES, { ...WISHES.of(wishes), suspect });
   const chains = lanes.map(({ lane, handler }) => ({ lane, chain: of.get(handler)?.chain }));
   const heads = lanes.length === 0 ? [] : await tx.all<Head>(HEADS, CHAINS.of(chains));
   const { claims, ends } = chainsOf(heads, of, boot, first);
-  if (claims.length > 0) await tx.run(CLAIM, { ...CLAIMS.of(claims.map((one, n) => ({ ...one, to: ends[n] }))), boot });
+  if (claims.length > 0) tx.last(CLAIM, { ...CLAIMS.of(claims.map((one, n) => ({ ...one, to: ends[n] }))), boot });
   return claims;
 }
 

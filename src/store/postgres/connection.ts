@@ -27,6 +27,7 @@ const SETTINGS = [
   'enable_seqscan=off',
   'enable_hashjoin=off',
   'enable_mergejoin=off',
+  'enable_memoize=off',
   'jit=off',
 ];
 const SNAPSHOT = 'begin isolation level repeatable read read only';
@@ -50,6 +51,8 @@ const types: CustomTypesConfig = { getTypeParser: ((oid: number) => PARSERS[oid]
 type Query = QueryConfig & { queryMode?: 'extended'; query_timeout?: number };
 
 export interface Tx extends Sql {
+  /** Its answer is not waited for before the commit is sent. If it fails, so does the transaction. */
+  last(text: string, values?: Values): void;
   /** As it is: several statements, or values by number. */
   query(config: string | Query): Promise<QueryResult>;
   /** Whether the transaction has not ended. */
@@ -140,11 +143,11 @@ export class Connections implements Database {
     return client;
   }
 
-  async #once<Result>(work: (tx: Tx) => Promise<Result>): Promise<Result> {
+  async #once<Result>(work: (tx: Tx) => Promise<Result>, sent?: Promise<QueryResult>[]): Promise<Result> {
     const client = await this.#pool.connect().catch(refuse);
     let isLost = false;
     try {
-      return await work(this.#tx(client));
+      return await work(this.#tx(client, sent));
     } catch (error) {
       isLost = error instanceof StoreError && error.code === 'io';
       throw error;
@@ -154,36 +157,45 @@ export class Connections implements Database {
   }
 
   #transaction<Result>(begin: string, work: (tx: Tx) => Promise<Result>): Promise<Result> {
+    const sent: Promise<QueryResult>[] = [];
     return this.#once(async (tx) => {
-      // It is on its way with the first statement.
-      const begun = tx.query(begin);
-      begun.catch(() => {});
+      // Statements are sent without waiting for those before them. If one fails, the server rolls back at the end.
+      sent.push(tx.query(begin));
       try {
         const result = await work(tx);
-        await begun;
-        const { command } = await tx.query('commit');
+        sent.push(tx.query('commit'));
+        const { command } = (await Promise.all(sent)).at(-1) ?? {};
         if (command !== 'COMMIT') throw new Error('a statement failed, so the transaction was rolled back');
         return result;
       } catch (error) {
         await tx.query('rollback');
+        // It may only follow from a statement that was sent before.
+        await Promise.all(sent);
         throw error;
       }
-    });
+    }, sent);
   }
 
-  #tx(client: PoolClient): Tx {
-    const query: Tx['query'] = (config) => client.query(config).catch(refuse);
+  /** `sent`: what the transaction waits for before it is over. */
+  #tx(client: PoolClient, sent: Promise<QueryResult>[] = []): Tx {
+    const query: Tx['query'] = (config) => {
+      const answer = client.query(config).catch(refuse);
+      // Another statement may fail first.
+      answer.catch(() => {});
+      return answer;
+    };
     const named = (text: string, values: Values = {}): Promise<QueryResult> => {
       const { names, ...prepared } = this.#prepare(text);
       return query({ ...prepared, values: names.map((name) => bound(values[name])) });
     };
     return {
-      query,
-      isOpen: () => client.getTransactionStatus() !== 'I',
       dialect: 'postgres',
       all: async <Row>(text: string, values?: Values) => (await named(text, values)).rows as Row[],
       get: async <Row>(text: string, values?: Values) => (await named(text, values)).rows[0] as Row | undefined,
       run: async (text, values) => (await named(text, values)).rowCount ?? 0,
+      last: (text, values) => void sent.push(named(text, values)),
+      query,
+      isOpen: () => client.getTransactionStatus() !== 'I',
     };
   }
 

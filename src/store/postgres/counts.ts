@@ -1,6 +1,6 @@
 // The counts of tasks in `handlers`: changes of one transaction, written by its last statement, because every other
 // transaction writes the same few rows.
-import type { Sql } from '../sql.ts';
+import type { Tx } from './connection.ts';
 import { rows } from './rows.ts';
 
 const NAMES = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
@@ -37,8 +37,8 @@ export class Counts {
     return this.#changes.size === 0;
   }
 
-  async write(tx: Sql): Promise<void> {
+  write(tx: Tx): void {
     const list = [...this.#changes].map(([id, change]) => ({ id, ...change }));
-    if (list.length > 0) await tx.run(UPDATE, CHANGES.of(list.toSorted((a, b) => a.id - b.id)));
+    if (list.length > 0) tx.last(UPDATE, CHANGES.of(list.toSorted((a, b) => a.id - b.id)));
   }
 }

@@ -7,7 +7,7 @@ const CODES: [RegExp, StoreCode][] = [
   [/^53100$/, 'full'],
   [/^XX00[12]$/, 'damaged'],
   // Not reachable, not allowed, read-only, out of something, stopping. Longer codes are those of Node.
-  [/^(08|25006|25P0|28|3D|42501|53|57P|58|F0|XX|EPIPE|[A-Z_]{6,})/, 'io'],
+  [/^(08|25006|25P03|28|3D|42501|53|57P|58|F0|XX|EPIPE|[A-Z_]{6,})/, 'io'],
 ];
 /** The driver's own errors have no code. */
 const LOST = /^(Connection terminated|Client (has encountered|was closed)|Query read timeout|timeout e)|SASL|SSL/;

@@ -1,8 +1,7 @@
 // The handlers that there are, by their files. One is loaded if any living process has loaded it. A broken or missing one
 // keeps its position and its tasks.
-import type { Sql } from '../sql.ts';
 import type { HandlerFile } from '../work.ts';
-import { lockKey, type Connections } from './connection.ts';
+import { lockKey, type Connections, type Tx } from './connection.ts';
 
 /** Of this boot. A new one begins after `newest`, the first ones with the first event. */
 export function register(
@@ -28,12 +27,12 @@ export function register(
     }
     await tx.run("delete from state where name = 'first'");
     await tx.run('update boots set handlers = @found where id = @boot', { boot, found: JSON.stringify(found) });
-    await setStates(tx);
+    setStates(tx);
     return ids;
   });
 }
 
-async function add(tx: Sql, name: string, file: string, newest: number): Promise<number> {
+async function add(tx: Tx, name: string, file: string, newest: number): Promise<number> {
   const row = await tx.get<{ id: number }>(
     `insert into handlers (id, name, file, state, position) select coalesce(max(id), 0) + 1, @name, @file, 'missing',
       coalesce((select cast(value as bigint) from state where name = 'first'), @newest) from handlers returning id`,
@@ -43,8 +42,8 @@ async function add(tx: Sql, name: string, file: string, newest: number): Promise
 }
 
 /** What the living processes have loaded is the state of the handlers. */
-export async function setStates(tx: Sql): Promise<void> {
-  await tx.run(`update handlers h set state = case when v.loaded > 0 then 'loaded' when v.broken > 0 then 'broken' else 'missing' end,
+export function setStates(tx: Tx): void {
+  tx.last(`update handlers h set state = case when v.loaded > 0 then 'loaded' when v.broken > 0 then 'broken' else 'missing' end,
       fault = case when v.loaded = 0 then v.fault end
     from (select h.id, count(f.id) filter (where f.fault is null) as loaded, count(f.fault) as broken, max(f.fault) as fault
       from handlers h left join (boots b cross join json_to_recordset(cast(b.handlers as json)) as f (id bigint, fault text))

@@ -5,7 +5,6 @@ import type { Clock } from '../../base/clock.ts';
 import { describe } from '../../base/errors.ts';
 import { isBehind, type Cursor } from '../../wire/cursor.ts';
 import type { Arrival, Reading, Unreadable } from '../../wire/event.ts';
-import type { Sql } from '../sql.ts';
 import { noteDay, type Days } from '../sqlite/daily.ts';
 import { ORIGINS } from '../sqlite/rows.ts';
 import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
@@ -14,15 +13,21 @@ import { Known, type Row } from './known.ts';
 import { rows } from './rows.ts';
 
 type Given = Parameters<IngestStore['accept']>[0];
-type Take = (tx: Tx, readings: Reading[], batch: Batch) => Promise<Verdict[]>;
+type Take = (tx: Tx, readings: Reading[], batch: Batch, isAlone?: boolean) => Promise<Verdict[]>;
 
-interface Batch {
+interface Facts {
   now: number;
   floor: Cursor | null;
+  watermark: Cursor | null;
+}
+
+interface Batch {
+  open: Promise<Facts>;
   counts: Counts;
   days: Days;
 }
 
+const FACTS = "select name, value from state where name in ('floor', 'watermark')";
 /** Bodies are compared if an arrival tells an id. */
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
     deliveries, body is null as "isErased", case when cardinality(cast(@ids as text[])) > 0 then body end as body
@@ -74,36 +79,40 @@ export class Ingest implements IngestStore {
 
   #write({ readings, counts = {}, state = {}, proves }: Given, take: Take): Promise<Verdict[]> {
     return this.#db.write(async (tx) => {
-      const [, facts] = await Promise.all([
-        tx.run(`select pg_advisory_xact_lock(${lockKey(this.#db, 'ingest')}, 0)`),
-        tx.all<{ name: string; value: Cursor }>("select name, value from state where name in ('floor', 'watermark')"),
-      ]);
-      const { floor = null, watermark = null } = Object.fromEntries(facts.map(({ name, value }) => [name, value]));
+      tx.last(`select pg_advisory_xact_lock(${lockKey(this.#db, 'ingest')}, 0)`);
+      const facts = tx.all<{ name: string; value: Cursor }>(FACTS);
       // With the lock, so that receipts come in the order of `seq`.
-      const batch = { now: this.#clock.now(), floor, counts: { ...counts }, days: new Map() };
+      const open = async (): Promise<Facts> => {
+        const values = Object.fromEntries((await facts).map(({ name, value }) => [name, value]));
+        return { floor: null, watermark: null, ...values, now: this.#clock.now() };
+      };
+      const batch: Batch = { open: open(), counts: { ...counts }, days: new Map() };
       const verdicts = await take(tx, readings, batch);
+      const { watermark } = await batch.open;
       const texts = Object.entries(state).map(([name, value]) => ({ name, value: JSON.stringify(value) }));
       if (proves && doesProve(watermark, proves)) texts.push({ name: 'watermark', value: proves.to });
-      await note(tx, batch, texts);
+      note(tx, batch, texts);
       return verdicts;
     });
   }
 }
 
-const takeAll: Take = async (tx, readings, batch) => {
+const takeAll: Take = async (tx, readings, batch, isAlone = false) => {
   const events = readings.flatMap((one) => ('event' in one ? one.event : []));
   const about = { ids: events.flatMap(({ id }) => id ?? []), cursors: events.flatMap(({ cursor }) => cursor ?? []) };
-  const known = new Known(events.length > 0 ? await tx.all<Row>(KNOWN, about) : [], batch.floor);
+  const [found, { floor, now }] = await Promise.all([events.length > 0 ? tx.all<Row>(KNOWN, about) : [], batch.open]);
+  const known = new Known(found, floor);
   const judged = readings.map((one) => ('event' in one ? known.judge(one.event) : null));
-  if (known.added.length > 0) await insert(tx, known.added, batch.now);
-  if (known.changed.size > 0) await tx.run(CHANGE, CHANGED.of([...known.changed]));
+  const isAsked = isAlone || judged.some((one) => one?.as === 'conflict');
+  if (known.added.length > 0) await insert(tx, known.added, now, isAsked);
+  if (known.changed.size > 0) tx.last(CHANGE, CHANGED.of([...known.changed]));
   const verdicts: Verdict[] = [];
   for (const [n, one] of readings.entries()) {
     const verdict = judged[n];
     if ('unreadable' in one) verdicts.push(await quarantine(tx, one.unreadable, one.unreadable.reason, null, batch));
     else if (verdict?.as === 'conflict') verdicts.push(await quarantine(tx, one.event, 'conflict', verdict.of, batch));
     else verdicts.push(verdict?.as ?? 'removed');
-    if ('event' in one) count(one.event, verdicts.at(-1), batch);
+    if ('event' in one) count(one.event, verdicts.at(-1), batch, now);
   }
   return verdicts;
 };
@@ -113,7 +122,7 @@ const takeEach: Take = async (tx, readings, batch) => {
   for (const one of readings) {
     await tx.query('savepoint one');
     try {
-      verdicts.push(...(await takeAll(tx, [one], batch)));
+      verdicts.push(...(await takeAll(tx, [one], batch, true)));
     } catch (error) {
       if (error instanceof StoreError) throw error;
       await tx.query('rollback to one');
@@ -124,8 +133,8 @@ const takeEach: Take = async (tx, readings, batch) => {
   return verdicts;
 };
 
-/** The rows get their numbers. */
-async function insert(tx: Sql, added: Row[], now: number): Promise<void> {
+/** The rows get their numbers, if these are asked for. */
+async function insert(tx: Tx, added: Row[], now: number, isAsked: boolean): Promise<void> {
   let at = 1;
   const placed = added.map((row) => {
     const bytes = row.body?.length ?? 0;
@@ -133,27 +142,29 @@ async function insert(tx: Sql, added: Row[], now: number): Promise<void> {
     return { ...row, at: at - bytes, bytes };
   });
   const bodies = Buffer.concat(added.flatMap(({ body }) => body ?? []));
-  const seqs = await tx.all<{ seq: number }>(INSERT, { ...NEW.of(placed), bodies, now });
+  const values = { ...NEW.of(placed), bodies, now };
+  if (!isAsked) return tx.last(INSERT, values);
+  const seqs = await tx.all<{ seq: number }>(INSERT, values);
   for (const [n, row] of added.entries()) row.seq = seqs[n]?.seq ?? 0;
 }
 
 /** `of`: the row that it contradicts. */
 async function quarantine(
-  tx: Sql,
+  tx: Tx,
   what: Arrival | Unreadable,
   reason: string,
   of: Row | null,
-  { now, counts }: Batch,
+  { open, counts }: Batch,
 ): Promise<Verdict> {
   const { origin, cursor, body } = what;
   const digest = hash('sha256', body, 'buffer');
-  const row = { reason, digest, now, origin: ORIGINS[origin], cursor, event: of?.seq, body };
+  const row = { reason, digest, now: (await open).now, origin: ORIGINS[origin], cursor, event: of?.seq, body };
   if ((await tx.run(SET_ASIDE, row)) > 0) add(counts, 'quarantined');
   else if (origin === 'webhook') await tx.run(ASIDE_AGAIN, { reason, digest });
   return of ? 'conflict' : 'quarantined';
 }
 
-function count(event: Arrival, verdict: Verdict | undefined, { now, counts, days }: Batch): void {
+function count(event: Arrival, verdict: Verdict | undefined, { counts, days }: Batch, now: number): void {
   if (verdict === 'duplicate' && event.origin === 'webhook') add(counts, 'duplicates');
   if (verdict !== 'new') return;
   add(counts, 'events');
@@ -165,7 +176,7 @@ function add(counts: Counts, name: string): void {
 }
 
 /** Last, because other transactions write these rows too. */
-async function note(tx: Sql, { counts, days }: Batch, texts: { name: string; value: string }[]): Promise<void> {
+function note(tx: Tx, { counts, days }: Batch, texts: { name: string; value: string }[]): void {
   const numbers = Object.entries(counts).flatMap(([name, n]) => (n === 0 ? [] : { name, value: String(n) }));
   const ofDays = [...days.values()].map(({ row: [day, type, origin, late], count: n }) => ({
     day,
@@ -174,9 +185,9 @@ async function note(tx: Sql, { counts, days }: Batch, texts: { name: string; val
     late,
     count: n,
   }));
-  if (ofDays.length > 0) await tx.run(ADD_DAYS, DAYS.of(ofDays));
-  if (numbers.length > 0) await tx.run(COUNT, STATE.of(numbers));
-  if (texts.length > 0) await tx.run(SET, STATE.of(texts));
+  if (ofDays.length > 0) tx.last(ADD_DAYS, DAYS.of(ofDays));
+  if (numbers.length > 0) tx.last(COUNT, STATE.of(numbers));
+  if (texts.length > 0) tx.last(SET, STATE.of(texts));
 }
 
 /** A page of replay proves it if it begins at or below the watermark that is known. */

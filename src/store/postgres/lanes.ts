@@ -1,8 +1,8 @@
 // Lanes, for many at once. A transaction locks its lanes first, by id, in a statement of its own, and reads their tasks in a
 // later one: so it sees what was written before, and no two wait for each other.
 import { hash } from 'node:crypto';
-import type { Sql } from '../sql.ts';
 import type { NewTask } from '../work.ts';
+import type { Tx } from './connection.ts';
 import type { Counts } from './counts.ts';
 import { rows } from './rows.ts';
 
@@ -28,6 +28,11 @@ const TASKS = rows({
   dead: 'text',
 });
 
+const ADD = `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at, rerun)
+  select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
+    case when dead is not null then "dueAt" end, @rerun
+  from ${TASKS.from} on conflict do nothing returning event, handler, state`;
+
 /** The lane of one task. */
 export const ownLane = (handler: number, event: number): number => -(event * HANDLERS + handler);
 
@@ -39,16 +44,16 @@ export function laneOf(key: string, { handler, event, cursor, lane }: NewTask): 
 
 /** Call it before their tasks are read or changed. `which`: other lanes than these. */
 export const lock = (
-  tx: Sql,
+  tx: Tx,
   ids: number[],
   which = IDS,
 ): Promise<{ id: number; boot: number | null; claim: number }[]> =>
   tx.all(`select id, boot, claim from lanes where ${which} order by id for update`, { ids });
 
 /** Call it after every change to their waiting tasks. The lane of one task goes with it. */
-export async function touch(tx: Sql, ids: number[]): Promise<void> {
-  if (ids.length > 0) await tx.run(`update lanes set ${HEAD} where ${IDS} and boot is null`, { ids });
-  await dropOwn(tx, ids);
+export function touch(tx: Tx, ids: number[]): void {
+  if (ids.length > 0) tx.last(`update lanes set ${HEAD} where ${IDS} and boot is null`, { ids });
+  dropOwn(tx, ids);
 }
 
 /** How far a lane has come. */
@@ -56,34 +61,34 @@ type End = { id: number; cursor: string };
 const NOTHING = '-1';
 
 /** Claims are over, and their lanes have come this far. */
-export async function free(tx: Sql, ids: number[], ends: End[] = []): Promise<void> {
-  await pass(
+export function free(tx: Tx, ids: number[], ends: End[] = []): void {
+  pass(
     tx,
     [...ids.map((id) => ({ id, cursor: NOTHING })), ...ends],
     `, boot = null, claim = null, claimed_to = null, ${HEAD}`,
   );
-  await dropOwn(tx, ids);
+  dropOwn(tx, ids);
 }
 
 /** The same for claims that go on. */
-export async function pass(tx: Sql, ends: End[], more = ''): Promise<void> {
+export function pass(tx: Tx, ends: End[], more = ''): void {
   const highest = new Map<number, bigint>();
   for (const { id, cursor } of ends) if (BigInt(cursor) >= (highest.get(id) ?? -1n)) highest.set(id, BigInt(cursor));
   if (highest.size === 0) return;
   const text = `update lanes set done_cursor = greatest(done_cursor, v.cursor)${more} from ${ENDS.from} where lanes.id = v.id`;
-  await tx.run(text, ENDS.of([...highest].map(([id, cursor]) => ({ id, cursor }))));
+  tx.last(text, ENDS.of([...highest].map(([id, cursor]) => ({ id, cursor }))));
 }
 
-async function dropOwn(tx: Sql, lanes: number[]): Promise<void> {
+function dropOwn(tx: Tx, lanes: number[]): void {
   const ids = lanes.filter((id) => id < 0);
-  if (ids.length > 0) await tx.run(`delete from lanes where ${IDS} and due_at is null and boot is null`, { ids });
+  if (ids.length > 0) tx.last(`delete from lanes where ${IDS} and due_at is null and boot is null`, { ids });
 }
 
 /** `dueAt`: of its lowest new cursor. */
 export type Place = Record<'id' | 'handler' | 'dueAt', number>;
 
 /** Locks lanes, and makes those that are missing. Resolves with those that had waiting tasks: touch them afterwards. */
-export async function place(tx: Sql, places: Place[]): Promise<number[]> {
+export async function place(tx: Tx, places: Place[]): Promise<number[]> {
   if (places.length === 0) return [];
   const placed = await tx.all<{ id: number }>(
     `insert into lanes (id, handler, due_at, suspect) select id, handler, "dueAt", 0 from ${PLACES.from} order by id
@@ -97,7 +102,7 @@ export async function place(tx: Sql, places: Place[]): Promise<number[]> {
 
 /** New tasks come into their lanes. Resolves with their number. */
 export async function addTasks(
-  tx: Sql,
+  tx: Tx,
   key: string,
   list: (NewTask & { dueAt: number })[],
   counts: Counts,
@@ -112,25 +117,19 @@ export async function addTasks(
   const heads = new Map<number, (typeof tasks)[number]>();
   for (const task of tasks.filter(({ dead }) => dead === null))
     if (BigInt(task.cursor) < BigInt(heads.get(task.lane)?.cursor ?? 2n ** 63n)) heads.set(task.lane, task);
-  const late = await place(
-    tx,
-    [...heads].map(([id, task]) => ({ ...task, id })),
-  );
-  const added = await tx.all<{ event: number; handler: number; state: number }>(
-    `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at, rerun)
-    select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
-      case when dead is not null then "dueAt" end, @rerun
-    from ${TASKS.from} on conflict do nothing returning event, handler, state`,
-    { ...TASKS.of(tasks), rerun },
-  );
+  const places = [...heads].map(([id, task]) => ({ ...task, id }));
+  const [late, added] = await Promise.all([
+    place(tx, places),
+    tx.all<{ event: number; handler: number; state: number }>(ADD, { ...TASKS.of(tasks), rerun }),
+  ]);
   for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead');
   // If a task was there already, it may be no head.
-  await touch(tx, added.length < tasks.length ? [...heads.keys()] : late);
+  touch(tx, added.length < tasks.length ? [...heads.keys()] : late);
   return added.length;
 }
 
 /** Tasks of the handler that wait for the watermark and are at or below this cursor are due now. True: there are more. */
-export async function release(tx: Sql, handler: number, upTo: string, now: number): Promise<boolean> {
+export async function release(tx: Tx, handler: number, upTo: string, now: number): Promise<boolean> {
   const held = `handler = @handler and state = 0 and due_at = ${NEVER}`;
   const tasks = await tx.all<{ event: number; lane: number }>(
     `select event, lane from tasks where ${held} and cursor <= cast(@upTo as bigint) order by cursor limit ${RELEASED}`,
@@ -144,6 +143,6 @@ export async function release(tx: Sql, handler: number, upTo: string, now: numbe
     handler,
     events,
   });
-  await touch(tx, lanes);
+  touch(tx, lanes);
   return tasks.length === RELEASED;
 }

@@ -21,12 +21,8 @@ const GONE = new Error('the claim is gone');
 
 export function createOwned(db: Connections, clock: Clock, boots: Boots): Owned {
   async function holds(tx: Tx, { lane, boot, claim }: Hold): Promise<boolean> {
-    await boots.check(tx, boot);
-    const row = await tx.get('select 1 from lanes where id = @lane and boot = @boot and claim = @claim', {
-      lane,
-      boot,
-      claim,
-    });
+    const text = 'select 1 from lanes where id = @lane and boot = @boot and claim = @claim';
+    const [, row] = await Promise.all([boots.check(tx, boot), tx.get(text, { lane, boot, claim })]);
     return row !== undefined;
   }
 
@@ -44,7 +40,7 @@ export function createOwned(db: Connections, clock: Clock, boots: Boots): Owned 
             // Only now, so that the lane is not locked while the user's work runs.
             if ((await settle(tx, [{ claim, outcomes, free: false }], clock.now(), counts)) > 0) throw GONE;
             if (counts.isEmpty) throw new Error('ctx.complete: this task has ended already');
-            await counts.write(tx);
+            counts.write(tx);
             return true;
           },
           // The user's work is not called twice.

@@ -79,8 +79,8 @@ export function createReruns(
         const last = events.at(-1);
         const nextAt = now + (perMinute ? Math.ceil((MINUTE_MS * events.length) / perMinute) : 0);
         const next = { after: last?.cursor ?? NO_CURSOR, afterSeq: last?.seq ?? 0, nextAt };
-        await tx.run(GO, { id, ...next, tasks, endedAt: last ? null : now });
-        await counts.write(tx);
+        tx.last(GO, { id, ...next, tasks, endedAt: last ? null : now });
+        counts.write(tx);
       }),
   };
 }
@@ -133,6 +133,6 @@ async function again(
           1,
         )
       : 0;
-  await touch(tx, lanes);
+  touch(tx, lanes);
   return reset.length + added;
 }

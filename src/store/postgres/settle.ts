@@ -1,6 +1,6 @@
 // How attempts ended. A task that ended never waits again by itself; a lane that is free again is due when its head is.
-import type { Sql } from '../sql.ts';
 import type { Claim, Ended, Outcome } from '../work.ts';
+import type { Tx } from './connection.ts';
 import type { Counts } from './counts.ts';
 import { free, lock, ownLane, pass, place, touch } from './lanes.ts';
 import { rows } from './rows.ts';
@@ -23,7 +23,7 @@ const GOES = 'v.state = 0 and t.lane >= 0 and (v.aside = 1 or t.rerun = 1)';
 const CHANGE = `update tasks t set state = v.state, attempts = t.attempts + v.spent, due_at = coalesce(v."dueAt", t.due_at),
     ended_at = case when v.state > 0 then cast(@now as bigint) end,
     failed_at = case when v.state > 0 then t.failed_at else coalesce(t.failed_at, @now) end,
-    error = case when (select body is null from events where seq = t.event) then 'erased' else v.error end,
+    error = case when v.error is not null and (select body is null from events where seq = t.event) then 'erased' else v.error end,
     lane = case when ${GOES} then v.own else t.lane end, late = case when ${GOES} then 1 else t.late end
   from ${CHANGES.from} where t.event = v.event and t.handler = v.handler and t.state = 0
   returning t.event, t.handler, v.lane as "from", t.lane as id, t.state, t.due_at as "dueAt", t.error,
@@ -46,7 +46,7 @@ interface Changed {
 }
 
 /** Resolves with the number of outcomes whose claim no longer held. They changed nothing. */
-export async function settle(tx: Sql, ended: Ended[], now: number, counts: Counts): Promise<number> {
+export async function settle(tx: Tx, ended: Ended[], now: number, counts: Counts): Promise<number> {
   const locked = await lock(tx, [...new Set(ended.map(({ claim }) => claim.lane))]);
   const claims = new Set(locked.map(({ id, boot, claim }) => `${id} ${boot} ${claim}`));
   const held = ended.filter(({ claim: { lane, boot, claim } }) => claims.has(`${lane} ${boot} ${claim}`));
@@ -57,11 +57,11 @@ export async function settle(tx: Sql, ended: Ended[], now: number, counts: Count
     else counts.add(handler, 'failed', spent);
   }
   const failed = changed.filter(({ state, spent }) => state === STATE.dead || (state === 0 && spent === 1));
-  if (failed.length > 0) await tx.run(ADD_ATTEMPTS, { ...FAILURES.of(failed), now });
+  if (failed.length > 0) tx.last(ADD_ATTEMPTS, { ...FAILURES.of(failed), now });
   const aside = changed.filter(({ id, from }) => id !== from);
   await place(tx, aside);
   // The process may have died before: it is a suspect there, too.
-  await touch(
+  touch(
     tx,
     aside.map(({ id }) => id),
   );
@@ -69,12 +69,12 @@ export async function settle(tx: Sql, ended: Ended[], now: number, counts: Count
     .filter(({ id, from, state }) => state > 0 || id !== from)
     .map((one) => ({ ...one, id: one.from }));
   const over = new Set(held.flatMap(({ claim, free: isOver }) => (isOver ? claim.lane : [])));
-  await free(
+  free(
     tx,
     [...over],
     passed.filter(({ id }) => over.has(id)),
   );
-  await pass(
+  pass(
     tx,
     passed.filter(({ id }) => !over.has(id)),
   );

@@ -1,11 +1,9 @@
 // A turn of `run`: settle, fan out and claim, each a transaction, over what `look` has seen before them.
 import type { Clock } from '../../base/clock.ts';
-import type { Sql } from '../sql.ts';
-import { StoreError } from '../store.ts';
 import type { FanOut, NewTask, Room, Turn, TurnResult } from '../work.ts';
 import type { Boots } from './boots.ts';
 import { claim, type Wish } from './claim.ts';
-import { lockKey, type Connections } from './connection.ts';
+import { lockKey, type Connections, type Tx } from './connection.ts';
 import { Counts } from './counts.ts';
 import { addTasks, NEVER, release } from './lanes.ts';
 import { rows } from './rows.ts';
@@ -25,6 +23,7 @@ interface Row {
 
 const MOVES = rows({ handler: 'bigint', from: 'bigint', upTo: 'bigint' });
 const MOVE = `update handlers h set position = v."upTo" from ${MOVES.from} where h.id = v.handler and h.position = v."from"`;
+const KNOWN = 'select id, position from handlers where id = any(cast(@all as bigint[])) for key share';
 const LIMITS = rows({ handler: 'bigint', passed: 'bigint' });
 const HANDLERS = `select h.id, h.position, h.paused,
     (select received_at from events where seq > h.position order by seq limit 1) as "behindAt",
@@ -74,26 +73,28 @@ export class Turns {
     }
   }
 
-  #write<R>({ boot }: Turn, work: (tx: Sql, counts: Counts, now: number) => Promise<R>): Promise<R> {
+  #write<R>({ boot }: Turn, work: (tx: Tx, counts: Counts, now: number) => Promise<R>): Promise<R> {
+    const { boots, clock } = this.#parts;
     return this.#db.write(async (tx) => {
       const counts = new Counts();
-      await this.#parts.boots.check(tx, boot);
-      const result = await work(tx, counts, this.#parts.clock.now());
-      await counts.write(tx);
-      return result;
+      // Both are sent at once. An error of the work may only follow from that of the check.
+      const [check, done] = await Promise.allSettled([boots.check(tx, boot), work(tx, counts, clock.now())]);
+      if (check.status === 'rejected') throw check.reason;
+      if (done.status === 'rejected') throw done.reason;
+      counts.write(tx);
+      return done.value;
     });
   }
 
   /** A handler that another instance fans out for is left to it. */
-  async #fanOut(tx: Sql, { fanOut, rooms }: Turn, counts: Counts): Promise<void> {
+  async #fanOut(tx: Tx, { fanOut, rooms }: Turn, counts: Counts): Promise<void> {
     const all = fanOut.map(({ handler }) => handler);
     const mine = `pg_try_advisory_xact_lock(${lockKey(this.#db, 'fan-out')}, cast(id as int)) as mine`;
-    const locked = await tx.all<{ id: number; mine: 0 | 1 }>(`select id, ${mine} from ${EACH('all')}`, { all });
-    // In a statement of its own, because a position of before could have moved meanwhile.
-    const known = await tx.all<{ id: number; position: number }>(
-      `select h.id, position from ${EACH('all')} join handlers h on h.id = v.id`,
-      { all },
-    );
+    const [locked, known] = await Promise.all([
+      tx.all<{ id: number; mine: 0 | 1 }>(`select id, ${mine} from ${EACH('all')}`, { all }),
+      // In a statement of its own, because a position of before could have moved meanwhile. Nobody forgets them now.
+      tx.all<{ id: number; position: number }>(KNOWN, { all }),
+    ]);
     const isMine = ({ handler, from }: FanOut): boolean =>
       locked.some(({ id, mine: is }) => id === handler && is === 1) &&
       known.some(({ id, position }) => id === handler && position === from);
@@ -104,11 +105,10 @@ export class Turns {
     if (taken.length === 0) return;
     const tasks = taken.flatMap(({ tasks: list, room }) => list.map((task) => ({ ...task, dueAt: dueAt(task, room) })));
     await addTasks(tx, this.#parts.laneKey, tasks, counts);
-    const moved = await tx.run(MOVE, MOVES.of(taken.toSorted((a, b) => a.handler - b.handler)));
-    if (moved < taken.length) throw new StoreError('busy', 'a handler was forgotten while it took up events');
+    tx.last(MOVE, MOVES.of(taken.toSorted((a, b) => a.handler - b.handler)));
   }
 
-  async #claim(tx: Sql, turn: Turn, now: number): Promise<Result> {
+  async #claim(tx: Tx, turn: Turn, now: number): Promise<Result> {
     const { boots, instance } = this.#parts;
     const { boot, look, rooms, suspects } = turn;
     if (this.#isUnsure) await boots.giveBack(tx, boot, turn.claim);
@@ -143,7 +143,7 @@ export class Turns {
 }
 
 /** One task whose process died, of any of these handlers. */
-async function claimOne(tx: Sql, { boot, claim: first }: Turn, wishes: Wish[]): Promise<Result['claims']> {
+async function claimOne(tx: Tx, { boot, claim: first }: Turn, wishes: Wish[]): Promise<Result['claims']> {
   for (const wish of wishes) {
     const claims = await claim(tx, boot, first, [{ ...wish, tasks: 1 }], 1);
     if (claims.length > 0) return claims;
