@@ -27,6 +27,7 @@ const SETTINGS = [
   'enable_seqscan=off',
   'enable_hashjoin=off',
   'enable_mergejoin=off',
+  'enable_material=off',
   'enable_memoize=off',
   'jit=off',
 ];

@@ -18,6 +18,8 @@ const CHANGES = rows({
   own: 'bigint',
   aside: 'bigint',
 });
+/** Not by the index of waiting tasks, of which there may be a million. */
+const WAITS = 't.state + 0 = 0';
 /** A task of a rerun that fails holds up no live work, and steps aside. */
 const GOES = 'v.state = 0 and t.lane >= 0 and (v.aside = 1 or t.rerun = 1)';
 const CHANGE = `update tasks t set state = v.state, attempts = t.attempts + v.spent, due_at = coalesce(v."dueAt", t.due_at),
@@ -25,7 +27,7 @@ const CHANGE = `update tasks t set state = v.state, attempts = t.attempts + v.sp
     failed_at = case when v.state > 0 then t.failed_at else coalesce(t.failed_at, @now) end,
     error = case when v.error is not null and (select body is null from events where seq = t.event) then 'erased' else v.error end,
     lane = case when ${GOES} then v.own else t.lane end, late = case when ${GOES} then 1 else t.late end
-  from ${CHANGES.from} where t.event = v.event and t.handler = v.handler and t.state = 0
+  from ${CHANGES.from} where t.event = v.event and t.handler = v.handler and ${WAITS}
   returning t.event, t.handler, v.lane as "from", t.lane as id, t.state, t.due_at as "dueAt", t.error,
     cast(t.cursor as text) as cursor, v.spent`;
 const FAILURES = rows({ event: 'bigint', handler: 'bigint', error: 'text' });
