@@ -7,6 +7,7 @@ import type { Connections, Tx } from './connection.ts';
 import { Counts } from './counts.ts';
 import { setStates } from './handlers.ts';
 import { free, lock } from './lanes.ts';
+import { idsOf } from './rows.ts';
 
 /** The weight of a death for the tasks that were running. */
 const WEIGHT = { ofRun: 4, ofKit: 1, most: 12 };
@@ -70,10 +71,7 @@ export class Boots {
   async giveBack(tx: Tx, boot: number, from = 0): Promise<void> {
     const text = 'select id from lanes where boot = @boot and claim >= @from order by id for update';
     const lanes = await tx.all<{ id: number }>(text, { boot, from });
-    free(
-      tx,
-      lanes.map(({ id }) => id),
-    );
+    free(tx, idsOf(lanes));
   }
 
   /** A sign of life, once a second. Who gives it regularly judges those who do not. */
@@ -89,14 +87,14 @@ export class Boots {
     if (stale.length === 0 || now - this.#since < SIGN_MS.lost) return;
     await this.#db.write(async (tx) => {
       const text = `delete from boots where id = any(cast(@ids as bigint[])) and ${STALE} returning id`;
-      await this.#judge(tx, await tx.all(text, { ids: stale.map(({ id }) => id) }), WEIGHT.ofKit);
+      await this.#judge(tx, await tx.all(text, { ids: idsOf(stale) }), WEIGHT.ofKit);
       setStates(tx);
     });
   }
 
   /** What the boots had claimed goes back, and what was running then is a suspect. */
   async #judge(tx: Tx, boots: { id: number }[], weight: number): Promise<{ suspects: number; dead: number }> {
-    const of = boots.map(({ id }) => id);
+    const of = idsOf(boots);
     const ids = (await lock(tx, of, 'boot = any(cast(@ids as bigint[]))')).map(({ id }) => id);
     const blamed = await tx.all<{ handler: number; id: number; cursor: string; state: 0 | 3 }>(BLAME, {
       ids,

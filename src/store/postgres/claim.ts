@@ -17,17 +17,17 @@ interface Head extends Omit<Claimed, 'late' | 'notes'> {
   notes: string | null;
 }
 
-const WISHES = rows({ handler: 'bigint', tasks: 'bigint', upTo: 'bigint' });
+const WISHES = rows({ bigint: 'handler tasks upTo' });
 /** A lane is locked in one statement, and its tasks are read in the next: together they would be those of before. */
 const LANES = `select l.* from ${WISHES.from} cross join lateral (select id as lane, handler from lanes
   where handler = v.handler and suspect = @suspect and due_at <= v."upTo" order by due_at limit v.tasks
   for update skip locked) l`;
-const CHAINS = rows({ lane: 'bigint', chain: 'bigint' });
+const CHAINS = rows({ bigint: 'lane chain' });
 const HEADS = `select l.id as lane, l.handler, t.event, cast(t.cursor as text) as cursor, t.due_at as "dueAt", t.crashes,
     t.attempts, t.failed_at as "failedAt", t.notes, t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor) as late
   from ${CHAINS.from} join lanes l on l.id = v.lane cross join lateral
     (select * from tasks where lane = l.id and state = 0 order by cursor limit v.chain) t order by v.n, t.cursor`;
-const CLAIMS = rows({ lane: 'bigint', claim: 'bigint', to: 'bigint' });
+const CLAIMS = rows({ bigint: 'lane claim to' });
 const CLAIM = `update lanes set due_at = null, boot = @boot, claim = v.claim, claimed_to = v."to"
   from ${CLAIMS.from} where lanes.id = v.lane`;
 

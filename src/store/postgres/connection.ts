@@ -1,12 +1,5 @@
 // The connections of one process to PostgreSQL, and its transactions. Names in the text of a statement become numbers.
-import {
-  Pool,
-  types as standard,
-  type CustomTypesConfig,
-  type PoolClient,
-  type QueryConfig,
-  type QueryResult,
-} from 'pg';
+import { Pool, types as standard, type PoolClient, type QueryConfig, type QueryResult } from 'pg';
 import type { Database, Sql, Values } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import { faultOf, isRepeatable } from './fault.ts';
@@ -22,31 +15,22 @@ const LIMITS = {
  * Every commit is on disk. Rows are found by an index: plans are made while a store is small, and one that reads a whole
  * table would become slower with each event.
  */
-const SETTINGS = [
-  'synchronous_commit=on',
-  'enable_seqscan=off',
-  'enable_hashjoin=off',
-  'enable_mergejoin=off',
-  'enable_material=off',
-  'enable_memoize=off',
-  'jit=off',
-];
+const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}`);
+const SETTINGS = ['synchronous_commit=on', 'jit=off', ...WAYS.map((way) => `${way}=off`)];
+/** For reads of whole tables. */
+export const ANY_PLAN = WAYS.map((way) => `; set local ${way} = on`).join('');
 const SNAPSHOT = 'begin isolation level repeatable read read only';
 /** How often a transaction is tried that another one was in the way of. */
 const TRIES = 5;
 
 /** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */
-const PARSERS: Record<number, (text: string) => unknown> = {
-  16: (text) => Number(text === 't'),
-  17: standard.getTypeParser(17),
-  20: integerOf,
-  21: Number,
-  23: Number,
-  700: Number,
-  701: Number,
-  1700: Number,
-};
-const types: CustomTypesConfig = { getTypeParser: ((oid: number) => PARSERS[oid] ?? String) as never };
+const PARSERS = new Map<number, (text: string) => unknown>([
+  ...[21, 23, 700, 701, 1700].map((oid) => [oid, Number] as const),
+  [16, (text) => Number(text === 't')],
+  [17, standard.getTypeParser(17)],
+  [20, integerOf],
+]);
+const types = { getTypeParser: ((oid: number) => PARSERS.get(oid) ?? String) as never };
 
 /** `extended`: one statement alone. */
 type Query = QueryConfig & { queryMode?: 'extended'; query_timeout?: number };

@@ -7,14 +7,7 @@ const NAMES = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
 /** By the state of a task. */
 export const STATES = ['waiting', 'done', 'skipped', 'dead'] as const;
 
-const CHANGES = rows({
-  id: 'bigint',
-  waiting: 'bigint',
-  done: 'bigint',
-  skipped: 'bigint',
-  dead: 'bigint',
-  failed: 'bigint',
-});
+const CHANGES = rows({ bigint: 'id waiting done skipped dead failed' });
 const UPDATE = `update handlers h set ${NAMES.map((name) => `${name} = h.${name} + v.${name}`).join()}
   from ${CHANGES.from} where h.id = v.id`;
 

@@ -32,26 +32,18 @@ const FACTS = "select name, value from state where name in ('floor', 'watermark'
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
     deliveries, body is null as "isErased", case when cardinality(cast(@ids as text[])) > 0 then body end as body
   from events where cursor = any(cast(@cursors as bigint[])) or id = any(cast(@ids as text[]))`;
-const ABOUT = {
-  cursor: 'bigint',
-  id: 'text',
-  session: 'text',
-  createdAt: 'bigint',
-  origins: 'bigint',
-  deliveries: 'bigint',
-};
 /** The bodies are one value, because an array of them would cost more. */
-const NEW = rows({ ...ABOUT, type: 'text', origin: 'bigint', at: 'int', bytes: 'int' });
+const NEW = rows({ bigint: 'cursor createdAt origin origins deliveries', text: 'id type session', int: 'at bytes' });
 const INSERT = `insert into events (cursor, id, type, session, created_at, received_at, origin, origins, deliveries, body)
   select cursor, id, type, session, "createdAt", @now, origin, origins, deliveries, substring(cast(@bodies as bytea) from at for bytes)
   from ${NEW.from} order by n returning seq`;
-const CHANGED = rows({ ...ABOUT, seq: 'bigint' });
+const CHANGED = rows({ bigint: 'seq cursor createdAt origins deliveries', text: 'id session' });
 const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v."createdAt",
     origins = v.origins, deliveries = v.deliveries from ${CHANGED.from} where e.seq = v.seq`;
-const STATE = rows({ name: 'text', value: 'text' });
+const STATE = rows({ text: 'name value' });
 const SET = `insert into state select name, value from ${STATE.from} order by name on conflict (name) do update set value = excluded.value`;
 const COUNT = `${SET.replace(/excluded.value$/, '')} cast(cast(state.value as bigint) + cast(excluded.value as bigint) as text)`;
-const DAYS = rows({ day: 'text', type: 'text', origin: 'bigint', late: 'bigint', count: 'bigint' });
+const DAYS = rows({ text: 'day type', bigint: 'origin late count' });
 const ADD_DAYS = `insert into daily select day, type, origin, late, count from ${DAYS.from}
   order by day, type, origin, late on conflict (day, type, origin, late) do update set events = daily.events + excluded.events`;
 const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, cursor, event, body)

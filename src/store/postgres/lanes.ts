@@ -4,7 +4,7 @@ import { hash } from 'node:crypto';
 import type { NewTask } from '../work.ts';
 import type { Tx } from './connection.ts';
 import type { Counts } from './counts.ts';
-import { rows } from './rows.ts';
+import { idsOf, rows } from './rows.ts';
 
 /** `due_at` of a strict task that waits for the watermark. */
 export const NEVER = 9_000_000_000_000_000;
@@ -17,16 +17,9 @@ const HANDLERS = 4_096;
 const RELEASED = 1_024;
 
 const IDS = 'id = any(cast(@ids as bigint[]))';
-const ENDS = rows({ id: 'bigint', cursor: 'bigint' });
-const PLACES = rows({ id: 'bigint', handler: 'bigint', dueAt: 'bigint' });
-const TASKS = rows({
-  event: 'bigint',
-  handler: 'bigint',
-  lane: 'bigint',
-  cursor: 'bigint',
-  dueAt: 'bigint',
-  dead: 'text',
-});
+const ENDS = rows({ bigint: 'id cursor' });
+const PLACES = rows({ bigint: 'id handler dueAt' });
+const TASKS = rows({ bigint: 'event handler lane cursor dueAt', text: 'dead' });
 
 const ADD = `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at, rerun)
   select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
@@ -96,7 +89,7 @@ export async function place(tx: Tx, places: Place[]): Promise<number[]> {
     returning id`,
     PLACES.of(places),
   );
-  const ids = new Set(placed.map(({ id }) => id));
+  const ids = new Set(idsOf(placed));
   return places.flatMap(({ id }) => (ids.has(id) ? [] : id));
 }
 

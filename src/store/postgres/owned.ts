@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Hold, SqlRow, SqlValue, Tx as UserTx, Work, WorkStore } from '../work.ts';
 import type { Boots } from './boots.ts';
-import { lockKey, type Connections, type Tx } from './connection.ts';
+import { ANY_PLAN, lockKey, type Connections, type Tx } from './connection.ts';
 import { Counts } from './counts.ts';
 import { settle } from './settle.ts';
 
@@ -11,9 +11,6 @@ import { settle } from './settle.ts';
 const LIMIT_MS = { complete: 1_000, setup: 600_000 };
 /** Names of a task's notes. */
 const NOTES = 32;
-/** Tables of the user's may be read as a whole. */
-const PLANS = ['seqscan', 'hashjoin', 'mergejoin'].map((way) => `; set local enable_${way} = on`).join('');
-
 type Owned = Pick<WorkStore, 'note' | 'complete' | 'read' | 'steps' | 'setup'>;
 
 /** The claim was lost while the user's work ran. */
@@ -51,7 +48,7 @@ export function createOwned(db: Connections, clock: Clock, boots: Boots): Owned 
           throw error;
         }),
     read: (sql, values) =>
-      db.read(async (tx) => (await tx.query({ text: sql, values, queryMode: 'extended' })).rows as SqlRow[], PLANS),
+      db.read(async (tx) => (await tx.query({ text: sql, values, queryMode: 'extended' })).rows as SqlRow[], ANY_PLAN),
     steps: async (handler) => {
       const text = 'select digest from setup_steps where handler = @handler order by step';
       return (await db.all<{ digest: string }>(text, { handler })).map(({ digest }) => digest);

@@ -47,7 +47,7 @@ const WITHOUT_CURSOR = `select ${EVENT} from events e
 const BY_CURSOR = `select ${EVENT} from events e
   where e.cursor > cast(@after as bigint) and e.cursor <= cast(@until as bigint) and e.seq <= @untilSeq and ${MATCHES}
   order by e.cursor limit @limit`;
-const TASKS = rows({ event: 'bigint', lane: 'bigint', cursor: 'bigint' });
+const TASKS = rows({ bigint: 'event lane cursor' });
 const RESET = `update tasks t set state = 0, lane = v.lane, cursor = v.cursor, due_at = @now, failed_at = null, attempts = 0,
     crashes = 0, late = 0, rerun = 1, error = null, ended_at = null
   from ${TASKS.from} join tasks was on was.event = v.event and was.handler = @handler

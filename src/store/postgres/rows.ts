@@ -1,13 +1,19 @@
 // Rows as values of one statement: an array for each column.
 import type { Values } from '../sql.ts';
 
-/** `from`: the rows, named v, numbered by n. `of`: their values. */
-export function rows<Name extends string>(types: Record<Name, string>) {
-  const names = Object.keys(types) as Name[];
-  const arrays = names.map((name) => `cast(@${name} as ${types[name]}[])`);
+type Column = 'bigint' | 'int' | 'text';
+
+/** Names of columns by their type. `from`: the rows, named v, numbered by n. `of`: their values. */
+export function rows(columns: Partial<Record<Column, string>>) {
+  const types = Object.entries(columns).flatMap(([type, names]) =>
+    names.split(' ').map((name) => [name, type] as const),
+  );
+  const arrays = types.map(([name, type]) => `cast(@${name} as ${type}[])`);
   return {
-    from: `unnest(${arrays.join()}) with ordinality as v (${names.map((name) => `"${name}"`).join()}, n)`,
-    of: (list: readonly Record<Name, unknown>[]): Values =>
-      Object.fromEntries(names.map((name) => [name, list.map((row) => row[name])])),
+    from: `unnest(${arrays.join()}) with ordinality as v (${types.map(([name]) => `"${name}"`).join()}, n)`,
+    of: (list: readonly object[]): Values =>
+      Object.fromEntries(types.map(([name]) => [name, list.map((row) => (row as Values)[name])])),
   };
 }
+
+export const idsOf = (list: readonly { id: number }[]): number[] => list.map(({ id }) => id);

@@ -3,21 +3,11 @@ import type { Claim, Ended, Outcome } from '../work.ts';
 import type { Tx } from './connection.ts';
 import type { Counts } from './counts.ts';
 import { free, lock, ownLane, pass, place, touch } from './lanes.ts';
-import { rows } from './rows.ts';
+import { idsOf, rows } from './rows.ts';
 
 const STATE = { again: 0, done: 1, skipped: 2, dead: 3 };
 
-const CHANGES = rows({
-  event: 'bigint',
-  handler: 'bigint',
-  lane: 'bigint',
-  state: 'bigint',
-  error: 'text',
-  dueAt: 'bigint',
-  spent: 'bigint',
-  own: 'bigint',
-  aside: 'bigint',
-});
+const CHANGES = rows({ bigint: 'event handler lane state dueAt spent own aside', text: 'error' });
 /** Not by the index of waiting tasks, of which there may be a million. */
 const WAITS = 't.state + 0 = 0';
 /** A task of a rerun that fails holds up no live work, and steps aside. */
@@ -30,7 +20,7 @@ const CHANGE = `update tasks t set state = v.state, attempts = t.attempts + v.sp
   from ${CHANGES.from} where t.event = v.event and t.handler = v.handler and ${WAITS}
   returning t.event, t.handler, v.lane as "from", t.lane as id, t.state, t.due_at as "dueAt", t.error,
     cast(t.cursor as text) as cursor, v.spent`;
-const FAILURES = rows({ event: 'bigint', handler: 'bigint', error: 'text' });
+const FAILURES = rows({ bigint: 'event handler', text: 'error' });
 const ADD_ATTEMPTS = `insert into attempts select event, handler, coalesce((select max(n) from attempts a
     where a.event = v.event and a.handler = v.handler), 0) + 1, @now, error from ${FAILURES.from}`;
 
@@ -63,10 +53,7 @@ export async function settle(tx: Tx, ended: Ended[], now: number, counts: Counts
   const aside = changed.filter(({ id, from }) => id !== from);
   await place(tx, aside);
   // The process may have died before: it is a suspect there, too.
-  touch(
-    tx,
-    aside.map(({ id }) => id),
-  );
+  touch(tx, idsOf(aside));
   const passed = changed
     .filter(({ id, from, state }) => state > 0 || id !== from)
     .map((one) => ({ ...one, id: one.from }));

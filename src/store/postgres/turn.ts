@@ -6,7 +6,7 @@ import { claim, type Wish } from './claim.ts';
 import { lockKey, type Connections, type Tx } from './connection.ts';
 import { Counts } from './counts.ts';
 import { addTasks, NEVER, release } from './lanes.ts';
-import { rows } from './rows.ts';
+import { idsOf, rows } from './rows.ts';
 import { settle } from './settle.ts';
 
 type Result = Omit<TurnResult, 'fenced'>;
@@ -21,10 +21,10 @@ interface Row {
   isHeld: 0 | 1;
 }
 
-const MOVES = rows({ handler: 'bigint', from: 'bigint', upTo: 'bigint' });
+const MOVES = rows({ bigint: 'handler from upTo' });
 const MOVE = `update handlers h set position = v."upTo" from ${MOVES.from} where h.id = v.handler and h.position = v."from"`;
 const KNOWN = 'select id, position from handlers where id = any(cast(@all as bigint[])) for key share';
-const LIMITS = rows({ handler: 'bigint', passed: 'bigint' });
+const LIMITS = rows({ bigint: 'handler passed' });
 const HANDLERS = `select h.id, h.position, h.paused,
     (select received_at from events where seq > h.position order by seq limit 1) as "behindAt",
     exists (select 1 from tasks t where t.handler = h.id and t.state = 0 and t.due_at = ${NEVER} and t.cursor <= v.passed) as "isHeld"
@@ -128,7 +128,7 @@ export class Turns {
       .filter(({ tasks }) => tasks > 0);
     const claims = suspects ? await claimOne(tx, turn, wishes) : await claim(tx, boot, turn.claim, wishes, 0);
     const after = await tx.get<{ nextAt: number | null; suspects: number; held: 0 | 1 }>(AFTER, {
-      open: suspects ? [] : open.map(({ id }) => id),
+      open: suspects ? [] : idsOf(open),
       all: rooms.map(({ handler }) => handler),
       strict: suspects ? [] : known.flatMap(({ id, order }) => (order === 'strict' ? id : [])),
       now,
