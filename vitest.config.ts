@@ -8,26 +8,23 @@ const alias = [
 ];
 const common = { isolate: false, testTimeout: 20_000 };
 
+const project = (name: string, include: string[], more: object = {}) => ({
+  resolve: { alias },
+  test: { ...common, name, include, ...more },
+});
+
 export default defineConfig({
   test: {
     maxWorkers: '100%',
     projects: [
-      {
-        resolve: { alias },
-        test: { ...common, name: 'kit', include: ['{test,templates}/**/*.test.ts'], exclude: ['test/postgres/**'] },
-      },
+      project('kit', ['{test,templates}/**/*.test.ts'], { exclude: ['test/{page,postgres}/**'] }),
+      project('page', ['test/page/*.test.ts']),
       // The suite of the store once more, and what only PostgreSQL has.
-      {
-        resolve: { alias },
-        test: {
-          ...common,
-          name: 'postgres',
-          include: ['test/{store,postgres}/*.test.ts'],
-          env: { TEST_STORE: 'postgres' },
-          globalSetup: at('./test/postgres/setup.ts'),
-          setupFiles: at('./test/postgres/skip.ts'),
-        },
-      },
+      project('postgres', ['test/{store,postgres}/*.test.ts'], {
+        env: { TEST_STORE: 'postgres' },
+        globalSetup: at('./test/postgres/setup.ts'),
+        setupFiles: at('./test/postgres/skip.ts'),
+      }),
     ],
   },
 });
