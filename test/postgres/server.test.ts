@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { Connections, lockKey } from '../../src/store/postgres/connection.ts';
 import { openPostgres } from '../../src/store/postgres/open.ts';
+import { until } from '../harness.ts';
 import { claimed, createWorld, failed, reading } from '../store/fixture.ts';
 import { createPostgresWorld } from './world.ts';
 
@@ -104,4 +105,13 @@ test('a step of setup runs once, although instances start together', async () =>
     store.work.setup('h', (tx) => tx.run('create table mine (n integer)'), { number: 1, digest: 'd' });
   await Promise.all([setup(world), setup(other)]);
   expect(await other.store.work.steps('h')).toEqual(['d']);
+});
+
+test('one process leads, until its connection ends', async () => {
+  const world = await createPostgresWorld([]);
+  const [one, other] = [new Connections(world.url), new Connections(world.url)];
+  expect([await one.leads(), await other.leads(), await one.leads()]).toEqual([true, false, true]);
+  await one.close();
+  await until('the other one to lead', () => other.leads());
+  await other.close();
 });
