@@ -61,8 +61,14 @@ export class Turns {
   async turn(turn: Turn): Promise<TurnResult> {
     const { ended, fanOut } = turn;
     await this.#parts.boots.sign(turn.boot);
-    const fenced = ended.length > 0 ? await this.#write(turn, (...to) => settle(to[0], ended, to[2], to[1])) : 0;
-    if (fanOut.length > 0) await this.#write(turn, (tx, counts) => this.#fanOut(tx, turn, counts));
+    // They touch different tasks, and wait for each other's lanes at most.
+    const [settled, fannedOut] = await Promise.allSettled([
+      ended.length > 0 ? this.#write(turn, (tx, counts, now) => settle(tx, ended, now, counts)) : 0,
+      fanOut.length > 0 && this.#write(turn, (tx, counts) => this.#fanOut(tx, turn, counts)),
+    ]);
+    if (settled.status === 'rejected') throw settled.reason;
+    if (fannedOut.status === 'rejected') throw fannedOut.reason;
+    const fenced = settled.value;
     try {
       const result = await this.#write(turn, (tx, _, now) => this.#claim(tx, turn, now));
       this.#isUnsure = false;
