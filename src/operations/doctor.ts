@@ -75,7 +75,7 @@ const CHECKS: Record<string, Check> = {
     if (!baseUrl || !apiKey) return warning('API_BASE_URL and API_KEY are not set: what webhooks miss is not fetched');
     const serviceFor = createService({ baseUrl, apiKey, paid: false, callsPerMinute: 2, clock });
     await serviceFor(AbortSignal.timeout(10 * SECOND_MS)).call('ReplayEvents', { limit: 1 });
-    return ok('API_KEY may read the history');
+    return ok('API_KEY can read the history');
   },
   async alerts(_, { ALERT_URL: url }) {
     if (!url) return warning('ALERT_URL is not set: alarms are shown only in the status and on the page');

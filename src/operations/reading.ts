@@ -27,7 +27,7 @@ export const events = define({
 
 export const tasks = define({
   name: 'tasks',
-  about: 'tasks of handlers: waiting ones oldest first, others newest first',
+  about: 'tasks of handlers, newest first; with state waiting, oldest first',
   args: taskFilter.extend({ causes: flag.describe('grouped by error, among the newest 10,000 of each handler') }),
   access: 'read',
   async run({ db }, { causes, ...filter }) {

@@ -106,7 +106,7 @@ export class Reconciler {
     await this.#tell({});
   }
 
-  /** One pass. `whole`: it begins below the watermark, by the overlap. `asked`: what a person asked for is read first. */
+  /** One pass. `whole`: the overlap below the watermark is read too. `asked`: what a person asked for is read first. */
   async #run(whole: boolean, asked: Asked | null): Promise<void> {
     const { db, ingest, clock, log } = this.#pass;
     try {

@@ -35,7 +35,7 @@ function copy(store: string, folder: string, moment: string): string {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
   const db = new Database(store, { readonly: true, fileMustExist: true });
   const key = String(db.prepare("select value from state where name = 'lane_key'").pluck().get());
-  // The name holds the store's key, so that a new store never deletes the copies of one that was lost.
+  // The name begins with a hash of the store's key, so a new store never deletes a lost one's copies.
   const own = `kit-${createHash('sha256').update(key).digest('hex').slice(0, 8)}-`;
   const names = (end: string): string[] =>
     fs.readdirSync(folder).filter((name) => name.startsWith(own) && name.endsWith(end));

@@ -117,7 +117,7 @@ export async function readEvents(
   return lines(db, await search(db, EVENTS, { ...filter, ...bytes, state: numberOf(outcome) }, filter.limit, before));
 }
 
-/** Waiting ones oldest first, others newest first. */
+/** Newest first; `state` waiting: oldest first. */
 export async function readTasks(db: PeopleStore, { event: name, state, ...filter }: TaskFilter): Promise<TaskLine[]> {
   const found = name === undefined ? undefined : await readEvent(db, name);
   if (found === null) return [];

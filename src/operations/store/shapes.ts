@@ -27,7 +27,7 @@ export interface HandlerFacts {
   recent: { ended: number; dead: number };
   /** Lanes whose task was running when its process died, and runs again in a process of its own. */
   suspects: number;
-  /** Since when its oldest due lane, failing task or event to take up waits. Null: none waits. */
+  /** When its longest wait began: a due lane, failing task or event to take up. Null: none. */
   dueSince: number | null;
   /** When the event of its first task that waits for the watermark was received. Null: no task waits for it. */
   heldSince: number | null;

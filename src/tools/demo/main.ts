@@ -29,7 +29,7 @@ await kit.stop();
 await service.stop();
 process.exit(exitCode);
 
-/** Plays the demo step by step, and then counts the sums. */
+/** Plays the demo step by step, and then checks the sums. */
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
   // Replay begins at the first stored event, so it must have begun before events are lost.
