@@ -17,7 +17,7 @@ export interface Thrown {
   at: string | null;
 }
 
-/** `file`: the handler's file, the place of an error without a line of the handler. Default: a line of the kit. */
+/** `file`: what `at` is if the stack has no line of the handler. Without it, `at` is then a line of the kit. */
 export function describe(thrown: unknown, file: string | null = null): Thrown {
   try {
     if (!(thrown instanceof Error)) {

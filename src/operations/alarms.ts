@@ -47,7 +47,7 @@ function alarm(name: string, level: Alarm['level'], text: string, remedy: Remedy
 const does = (operation: string, args: Remedy['args'] = {}): Remedy => ({ operation, args });
 const mib = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
-/** Work has been due for some time, and `run` is down, also long after a reload. A full disk keeps the kit from saying so. */
+/** `run` is down half a minute after a start or reload, and work is due. On a full disk a living kit looks down, too. */
 function ofProcesses(facts: Facts, isFull: boolean): Told[] {
   const { processes } = kitOf(facts);
   if (facts.at - sinceOf(facts) < LATE_MS.process || (isFull && processes.receive === 'down')) return [];

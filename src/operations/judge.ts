@@ -117,7 +117,7 @@ export function failureOf(
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>
-  `The process of ${name} has died. ${count(suspects, 'task')} that it was running will run again, each alone: see the log`;
+  `A process has died. ${count(suspects, 'task')} of ${name} that it was running will run again, each alone: see the log`;
 
 /** The one sentence that a person reads first. It names what it is about. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {

@@ -116,7 +116,7 @@ export class Processes {
     void this.#run.stop(STOP_MS, true);
   }
 
-  /** If `run` dies twice in a row while it loads or sets up files, the last one is left out. One death may be a kill. */
+  /** If `run` dies twice in a row while it loads or sets up files, that file is left out. A single death may be a kill. */
   #leaveOut(how: string): void {
     if (this.#loading !== undefined && ++this.#failedStarts > 1)
       this.#without[this.#loading] = `it ended run twice while it was loaded or set up (${how})`;

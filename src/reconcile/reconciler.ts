@@ -142,7 +142,6 @@ export class Reconciler {
     told.fetched += recovered;
     // The first pass does not count: it brings events from while the kit was down, when no webhook could arrive.
     if (recovered > 0 && this.#nextAt > 0) told.recoveredAt = this.#pass.clock.now();
-    // A page without events is not reported.
     if (fetched > 0) await this.#tell({ state: 'running' });
   }
 

@@ -78,7 +78,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'a process died and its task runs apart',
     crm({ suspects: 1, waiting: 1 }),
-    'warning: The process of crm has died. 1 task that it was running will run again, each alone',
+    'warning: A process has died. 1 task of crm that it was running will run again, each alone',
   ],
   ['run is not up', processes({ run: 'down' }), 'busy: No handler works'],
   ['keep is not up', processes({ keep: 'down' }), 'busy: No history is read'],

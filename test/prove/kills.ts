@@ -1,4 +1,5 @@
 // SIGKILL of one process, or of all, at random moments under load.
+import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startKit, until } from '../harness.ts';
 import { failure, unless, type Options, type Row } from './report.ts';
@@ -26,6 +27,8 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
       else {
         const [pid] = victim === 'main' ? kit.pids() : kit.pids(victim);
         if (pid !== undefined) process.kill(pid, 'SIGKILL');
+        // While it waits for the disk it lives on, and holds the store.
+        if (victim === 'main') await until('it to end', () => !existsSync(`/proc/${pid}`));
       }
       if (victim === 'main' || victim === 'all') slowest = Math.max(slowest, await kit.start());
       violations.push(

@@ -30,7 +30,7 @@ export function createClock(at: number | string = T0) {
   return clock;
 }
 
-/** Each event has its own id and cursor, and happens a second after the last. Throws if its type has no such field. */
+/** Each event has its own id, and happens a second after the last. Throws if a field of `data` is not in its type. */
 export function fixture<Type extends EventName | (string & {})>(
   type: Type,
   { data, ...overrides }: Overrides<Type> = {},
