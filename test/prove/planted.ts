@@ -158,12 +158,12 @@ export const FAULTS = [
     'store/model',
     ['a suspect that steps aside is none', 'this.#lanes.touch(own);', ''],
     ['the claim’s number not checked', 'boot = ? and claim = ?', 'boot = ? and ? > 0'],
-    ['a rerun holds its lane', ' || task.rerun === 1', ''],
     ['a task that steps aside passes nothing', 'touch(own);\n    return true;', 'touch(own);\n    return false;'],
   ),
   ...planted(
     'store/sqlite/settle.ts',
     'store/turn',
+    ['a rerun holds its lane', ' || task.rerun === 1', ''],
     ['steps aside without a word', 'set lane = ?, late = 1', 'set lane = ?, late = 0'],
     ['RetryAfter costs an attempt', 'attempts + ?', 'attempts + max(1, ?)'],
     ['the first failure is forgotten', 'coalesce(failed_at, ?)', 'coalesce(null, ?)'],

@@ -162,3 +162,14 @@ test('what was looked at before another turn is not fanned out again', async () 
   await world.turn([], { seen });
   expect([position(), world.count('select count(*) from tasks')]).toEqual([before, 2]);
 });
+
+test('a task of a rerun that fails steps aside at once, so that it holds up nothing', async () => {
+  const world = await createWorld().begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 });
+  world.now += WINDOW;
+  await world.settle([over(await claimed(world))]);
+  await world.rerun('h');
+  const claim = await claimed(world);
+  const next = await world.settle([failed(claim, world.now + 9_000)]);
+  expect([world.cursors(claim), next.map((one) => world.cursors(one))]).toEqual([['1', '2'], [['2']]]);
+});
