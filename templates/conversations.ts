@@ -1,6 +1,6 @@
 // Keeps a list of conversations, with last message and unread count: your own read model, in the kit's store.
 // Whatever shows the list must set `unread = 0`.
-// Lane: the conversation. Freshness: any age, because the list must have no holes.
+// Lane: the conversation. Freshness: never too old, because the list must have no holes.
 // Needs: nothing.
 // Assumed: session and `from` make a conversation, as in src/events.ts. Adapt it if you need groups.
 // Rows and the task's completion are one commit, so the two never disagree. A rerun counts nothing twice, because

@@ -1,5 +1,5 @@
 // Forwards each event to your own HTTP endpoint, signed: another program does the work, and the kit orders and retries.
-// Lane: the conversation. Freshness: any age: the event says when it happened.
+// Lane: the conversation. Freshness: never too old: the event says when it happened.
 // Needs: FORWARD_URL and FORWARD_SECRET.
 // Assumed: nothing of the service.
 // X-Signature is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex. The endpoint checks it before it reads

@@ -1,6 +1,6 @@
 // Records who wants no more messages: STOP, SAIR, PARAR. START and VOLTAR take it back.
 // Whatever sends asks this table first, as auto-reply does: `select 1 from opt_out where peer = ? and state = 'out'`.
-// Lane: the conversation. Freshness: any age, because an opt-out does not expire.
+// Lane: the conversation. Freshness: never too old, because an opt-out does not expire.
 // Needs: nothing.
 // Assumed: a person has the same `from` at each of your phone numbers, so that an opt-out is for all of them.
 // A message counts if it is only the word; case, accents and punctuation do not matter. A word in a group does not count.

@@ -1,5 +1,5 @@
 // Saves the media of each message as a file. The table `save_media` tells which file belongs to a message.
-// Lane: none, because files need no order. Freshness: any age, because a file is as useful later.
+// Lane: none, because files need no order. Freshness: never too old, because a file is as useful later.
 // Needs: an API key with product:inbox. MEDIA_DIR is the folder, by default data/media.
 // Assumed: the history shows the message under its `message_id`, as `id` or `provider_message_id`, and its
 // `media.media_asset_id` (contract 2.8) is the id of GET /media/{id} (4.3). The writer's `from` is the conversation's

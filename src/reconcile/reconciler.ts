@@ -53,7 +53,7 @@ export class Reconciler {
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
-  /** The newest wish of a person that was begun. */
+  /** The time of the newest request of a person that was begun. */
   #heardAt = 0;
 
   constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {
@@ -106,12 +106,13 @@ export class Reconciler {
     await this.#tell({});
   }
 
-  /** One pass. `whole`: the overlap below the watermark is read too. `asked`: what a person asked for is read first. */
+  /** One pass. `whole`: the overlap below the watermark is read too. `asked`: what a person asked for is read afterwards. */
   async #run(whole: boolean, asked: Asked | null): Promise<void> {
     const { db, ingest, clock, log } = this.#pass;
     try {
-      const lost = asked?.from ? await readAgain(this.#pass, asked.from) : null;
-      const reason = (await runPass(this.#pass, whole)) ?? lost;
+      const waits = await runPass(this.#pass, whole);
+      // Last, so that a request that always fails holds up no pass.
+      const reason = (asked?.from ? await readAgain(this.#pass, asked.from) : null) ?? waits;
       await ingest.accept({ readings: await untoldGaps(db, clock.now()) });
       if (this.#failures > 0) log.info('history is read again');
       this.#failures = 0;

@@ -7,7 +7,7 @@ import { createPace, type Pacing, type Pause } from './pace.ts';
 
 type List = AsyncGenerator<Plain, void, void>;
 
-/** Every method throws ServiceError. Answers come as the service gives them: any field may be missing. */
+/** Every method throws ServiceError. Answers come as the service gives them: fields may be missing. */
 export interface Service {
   /** POST /rpc/<operation> (contract 4.1). Only List…, Get… and ReplayEvents are retried if that helps. */
   call(operation: string, request: Plain, options?: CallOptions): Promise<Plain>;

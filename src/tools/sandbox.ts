@@ -113,7 +113,7 @@ function takeStore(file: string): void {
   if (!isOurs) throw new Error(`${file} is the store of another kit, and stays as it is: name another file`);
 }
 
-/** The first free port of this machine, from `from` on. 0: any. */
+/** The first free port of this machine, from `from` on. 0: the system chooses. */
 export async function freePort(from = 0): Promise<number> {
   const server = createServer().listen(from, '127.0.0.1');
   const isFree = await once(server, 'listening').then(
