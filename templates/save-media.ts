@@ -7,7 +7,6 @@
 // A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. It is
 // written beside its place, synced and renamed. After a crash, delete what ends in .part.
 import { hash, randomUUID } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -71,7 +70,9 @@ async function save(body: ReadableStream<Uint8Array>, file: string, signal: Abor
     }
   }
   try {
-    await pipeline(body, bounded, createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true }), { signal });
+    // Opened before: a download that fails at once would otherwise leave the file that is opened after it.
+    const target = await open(part, 'wx', 0o600);
+    await pipeline(body, bounded, target.createWriteStream({ flush: true }), { signal });
     await rename(part, join(folder, file));
   } finally {
     await rm(part, { force: true });
