@@ -2,12 +2,11 @@
 // tasks waits. Removes nothing while the clock may be wrong, because ages would be wrong too.
 import { iso } from '../base/clock.ts';
 import { DAY_MS, HOUR_MS } from '../operations/judge.ts';
-import { moveCounts } from '../operations/store/counts.ts';
 import { readFacts } from '../operations/store/facts.ts';
 import { tell } from '../operations/store/open.ts';
 import { walk } from '../operations/store/walk.ts';
 import { stateOf, type Change, type Database } from '../store/sql.ts';
-import { STATES } from '../store/sqlite/counters.ts';
+import { Counts, STATES } from '../store/counts.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Keep, Step } from './keep.ts';
 
@@ -91,7 +90,9 @@ async function remove(tx: Change, range: { before: number; after: number; to: nu
   );
   await tx.run(`delete from attempts where event ${IN}`, { seqs });
   await tx.run(`delete from events where seq ${IN}`, { seqs });
-  await moveCounts(tx, tasks, null);
+  const counts = new Counts();
+  for (const { handler, state } of tasks) counts.add(handler, STATES[state] ?? 'waiting', -1);
+  await counts.write(tx);
   const done = tasks.filter(({ state }) => STATES[state] === 'done').length;
   await tx.count({ events: -old.length, pruned: old.length, pruned_done: done });
   for (const { cursor } of old) if (cursor !== null && isBehind(floor, cursor)) floor = cursor;

@@ -7,7 +7,7 @@ import { eventNamed, handlerNamed } from './named.ts';
 import { readFacts } from './store/facts.ts';
 import { readCauses, readEvents, readTasks } from './store/read.ts';
 import type { Facts, TaskLine } from './store/shapes.ts';
-import { originOf } from '../store/sqlite/rows.ts';
+import { originOf } from '../store/rows.ts';
 
 const FAILURES = `select n, at, error from attempts
   where event = @event and handler = (select id from handlers where name = @handler) order by n`;

@@ -11,7 +11,8 @@ import { beginChild, onOrders } from '../processes/child.ts';
 import { createService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { HandlerFile, TurnResult } from '../store/work.ts';
-import { createReruns } from '../operations/store/sqlite-reruns.ts';
+import { openForPeople } from '../operations/store/open.ts';
+import { createReruns } from '../operations/store/reruns.ts';
 import type { Planner } from './fan-out.ts';
 import { loadHandlers, type Loaded } from './load.ts';
 import { Runner } from './runner.ts';
@@ -43,7 +44,7 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
 // While a developer is at a breakpoint, the attempt must not time out.
 if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = 86_400_000;
 const store = openSqlite(config.storePath);
-const reruns = createReruns(store.db);
+const reruns = createReruns(openForPeople(store.db), clock);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
 if (judged.suspects > 0)
   log.warn(judged, 'tasks that ran when their process died run again, each in a process of its own');
@@ -95,7 +96,7 @@ async function register(): Promise<Map<string, number>> {
     checked.push(handler && file.fault === null ? await setUpOne(handler, file) : file);
   }
   files.splice(0, files.length, ...checked);
-  return store.work.register(files, args.newest);
+  return store.work.register(files, args.newest, boot);
 }
 
 async function setUpOne(handler: Loaded, file: HandlerFile): Promise<HandlerFile> {

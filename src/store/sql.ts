@@ -1,6 +1,7 @@
 // SQL for operations, reconcile and keep, which SQLite and PostgreSQL both know. Values are named: `@name`. A cursor is
 // read as `cast(cursor as text)`, and given as `cast(@cursor as bigint)`.
 import type { Counts } from './store.ts';
+import type { SqlRow, SqlValue } from './work.ts';
 
 /** A value is a buffer, a number, text or null. Undefined counts as null. */
 export type Values = Record<string, unknown>;
@@ -15,16 +16,23 @@ export interface Sql {
 
 /** An open transaction that writes. */
 export interface Change extends Sql {
+  /** Until the transaction ends, no other changes these lanes, or locks this name. Lock lanes before their tasks change. */
+  lock(what: Iterable<number> | string): Promise<void>;
   /** Call it after every change to the waiting tasks of lanes. */
   touch(lanes: Iterable<number>): Promise<void>;
   count(counts: Counts): Promise<void>;
   /** Sets a value in the table `state`. */
   set(name: string, value: unknown): Promise<void>;
+  /** A statement of the user. Throws if it has ended the transaction. */
+  user(sql: string, values: SqlValue[]): Promise<{ rows: SqlRow[]; changes: number }>;
 }
 
 export interface Database extends Sql {
-  /** One transaction. It is on disk when the promise resolves. */
-  write<Result>(work: (tx: Change) => Promise<Result>): Promise<Result>;
+  /**
+   * One transaction. It is on disk when the promise resolves. On PostgreSQL, `work` runs again if another transaction was in
+   * its way, but not if it may run only `once`.
+   */
+  write<Result>(work: (tx: Change) => Promise<Result>, times?: 'once'): Promise<Result>;
   /** Reads in one snapshot. */
   read<Result>(work: (tx: Sql) => Promise<Result>): Promise<Result>;
 }

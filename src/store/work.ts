@@ -167,8 +167,11 @@ export interface WorkStore {
   begin(role: Role, restart: boolean): Promise<{ boot: number; suspects: number; dead: number }>;
   /** Ends a boot. Lanes that it still holds are free again. */
   end(boot: number): Promise<void>;
-  /** Registers the handlers. A new one begins after `newest`. Resolves with the ids of those that are loaded, by name. */
-  register(files: HandlerFile[], newest: number): Promise<Map<string, number>>;
+  /**
+   * Registers the handlers that the process of `boot` has loaded. A new one begins after `newest`. Resolves with the ids of
+   * those that are loaded, by name.
+   */
+  register(files: HandlerFile[], newest: number, boot?: number): Promise<Map<string, number>>;
   /** All handlers that are loaded, and the pages of events for `handlers`. */
   look(handlers: number[]): Promise<Look>;
   turn(turn: Turn): Promise<TurnResult>;

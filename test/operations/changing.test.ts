@@ -17,7 +17,7 @@ async function worldWith(as: 'done' | 'dead' | 'waiting' = 'waiting', types = ['
 /** The cursors that handler h gets now. */
 async function claimed(world: World): Promise<(string | null)[]> {
   world.now += WINDOW;
-  return (await world.settle()).flatMap((claim) => world.cursors(claim));
+  return (await Promise.all((await world.settle()).map((claim) => world.cursors(claim)))).flat();
 }
 
 const right = (world: World): void => expect(counted(world)[0]).toEqual(counted(world)[1]);

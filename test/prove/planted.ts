@@ -26,7 +26,7 @@ export const FAULTS = [
     ['prune above the watermark', 'e.cursor <= cast(@watermark as bigint)', '@watermark is not null'],
     ['prune under a waiting task', 't.event = e.seq and t.state = 0)`', 't.event = e.seq and t.state = 9)`'],
   ),
-  ...planted('operations/store/sqlite-reruns.ts', 'operations/changing', [
+  ...planted('operations/store/reruns.ts', 'operations/changing', [
     'a rerun without its lane',
     'if (!lanes.place(lane, handler, now)) touched.add(lane);',
     '',
@@ -141,7 +141,7 @@ export const FAULTS = [
     'void boot)',
   ]),
   ...planted(
-    'store/sqlite/owned.ts',
+    'store/sqlite/change.ts',
     'store/boots',
     ['a completion without its claim', 'if (!holds(hold)) return false;', ''],
     ['a note without its claim', 'holds(hold) ? notes', 'hold ? notes'],

@@ -143,9 +143,7 @@ test('a stop lets what runs end, gives the rest back, and counts nothing', async
   expect(kit.rows('select distinct state, attempts, crashes from tasks')).toEqual([
     { state: 0, attempts: 0, crashes: 0 },
   ]);
-  expect(
-    kit.row('select (select count(*) from lanes where boot is not null) + (select count(*) from boots) as n'),
-  ).toEqual({ n: 0 });
+  expect(kit.row('select count(*) as n from lanes where boot is not null')).toEqual({ n: 0 });
 });
 
 test('no more attempts begin than the rate allows', async () => {

@@ -1,13 +1,13 @@
 // Who runs handlers: deaths, suspects, orphans, and what an attempt commits for its own task.
 import { expect, test } from 'vitest';
-import type { Claim } from '../../src/store/work.ts';
-import { claimed, createWorld, over, type World } from './fixture.ts';
+import type { Claim, Tx } from '../../src/store/work.ts';
+import { claimed, openWorld, over, type AnyWorld } from './fixture.ts';
 
 const ARRIVAL = [{ name: 'h', order: 'arrival' as const }];
 
 /** One task is at work. */
 async function working() {
-  const world = await createWorld(ARRIVAL).begin();
+  const world = await (await openWorld(ARRIVAL)).begin();
   await world.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
   await world.accept({ cursor: 1 });
   const claim = await claimed(world);
@@ -15,14 +15,14 @@ async function working() {
 }
 
 /** The next suspect, claimed by a process of its own. */
-async function suspect(world: World): Promise<{ claim: Claim | undefined; boot: number }> {
+async function suspect(world: AnyWorld): Promise<{ claim: Claim | undefined; boot: number }> {
   const { boot } = await world.store.work.begin('suspect-2', true);
   const { claims } = await world.turn([], { suspects: true, boot });
   return { claim: claims[0], boot };
 }
 
 test('what ran when run died runs apart, one task at a time, and its lane goes on afterwards', async () => {
-  const world = await createWorld(ARRIVAL).begin();
+  const world = await (await openWorld(ARRIVAL)).begin();
   await world.accept({ cursor: 1 }, { cursor: 2 });
   await claimed(world);
   await world.begin(true);
@@ -32,26 +32,28 @@ test('what ran when run died runs apart, one task at a time, and its lane goes o
   const { claim, boot } = await suspect(world);
   // Also the second process is started while it holds a lane, and after its death gives it back.
   expect((await world.turn()).suspects).toBe(2);
-  expect([world.cursors(claim), claim?.tasks[0]?.crashes, claim?.tasks[0]?.attempts]).toEqual([['1'], 4, 0]);
+  expect([await world.cursors(claim), claim?.tasks[0]?.crashes, claim?.tasks[0]?.attempts]).toEqual([['1'], 4, 0]);
   expect((await world.turn([], { suspects: true, boot })).claims.length).toBe(0);
   if (claim) await world.turn([over(claim)], { suspects: true, boot, tasks: 0 });
   const next = await world.turn([], { suspects: true, boot });
-  expect(world.cursors(next.claims[0])).toEqual(['2']);
+  expect(await world.cursors(next.claims[0])).toEqual(['2']);
   await world.turn(
     next.claims.map((one) => over(one)),
     { suspects: true, boot, tasks: 0 },
   );
-  expect(world.cursors(await claimed(world))).toEqual(['3']);
+  expect(await world.cursors(await claimed(world))).toEqual(['3']);
 });
 
 test('the third death of run makes a dead letter; deaths of the whole kit weigh a quarter', async () => {
   const { world } = await working();
   await world.begin(false);
-  expect(world.rows('select state, crashes, attempts from tasks')).toEqual([{ state: 0, crashes: 1, attempts: 0 }]);
+  expect(await world.all('select state, crashes, attempts from tasks')).toEqual([
+    { state: 0, crashes: 1, attempts: 0 },
+  ]);
   for (let n = 0; n < 3; n++) await suspect(world);
   await world.store.work.begin('suspect-2', true);
-  expect(world.rows('select state, crashes from tasks')).toEqual([{ state: 3, crashes: 13 }]);
-  expect(world.rows('select waiting, dead from handlers')).toEqual([{ waiting: 0, dead: 1 }]);
+  expect(await world.all('select state, crashes from tasks')).toEqual([{ state: 3, crashes: 13 }]);
+  expect(await world.all('select waiting, dead from handlers')).toEqual([{ waiting: 0, dead: 1 }]);
 });
 
 test('an orphan writes nothing', async () => {
@@ -61,13 +63,13 @@ test('an orphan writes nothing', async () => {
   await expect(world.turn([over(claim)], { boot: old })).rejects.toMatchObject({ code: 'orphan' });
   await expect(world.store.work.complete(claim, task, () => {})).rejects.toMatchObject({ code: 'orphan' });
   await expect(world.store.work.note(claim, task, 'n', '1')).rejects.toMatchObject({ code: 'orphan' });
-  expect(world.count('select state from tasks')).toBe(0);
+  expect(await world.number('select state from tasks')).toBe(0);
 });
 
 test('the user’s writes and the end of the task are one commit', async () => {
   const { world, claim, task } = await working();
-  const write = (n: number) => (tx: { run: (sql: string, n: number) => unknown }) =>
-    tx.run('insert into mine values (?)', n);
+  const write = (n: number) => (tx: Tx) =>
+    tx.run(`insert into mine values (${tx.dialect === 'postgres' ? '$1' : '?'})`, n);
   const failing = world.store.work.complete(claim, task, async (tx) => {
     await write(1)(tx);
     throw new Error('no');
@@ -75,8 +77,8 @@ test('the user’s writes and the end of the task are one commit', async () => {
   await expect(failing).rejects.toThrow('no');
   expect(await world.store.work.complete({ ...claim, claim: 99 }, task, write(2))).toBe(false);
   expect(await world.store.work.complete(claim, task, write(3))).toBe(true);
-  expect(world.rows('select n, typeof(n) as type from mine')).toEqual([{ n: 3, type: 'integer' }]);
-  expect(world.rows('select done, waiting from handlers')).toEqual([{ done: 1, waiting: 0 }]);
+  expect(await world.all('select n from mine')).toEqual([{ n: 3 }]);
+  expect(await world.all('select done, waiting from handlers')).toEqual([{ done: 1, waiting: 0 }]);
   await expect(world.store.work.complete(claim, task, write(4))).rejects.toThrow('ended already');
 });
 
@@ -86,7 +88,7 @@ test('a statement that failed ends the completion, even if its error is caught',
     tx.run('insert into nothing values (1)').catch(() => 0),
   );
   await expect(caught).rejects.toThrow('nothing');
-  expect(world.count('select state from tasks')).toBe(0);
+  expect(await world.number('select state from tasks')).toBe(0);
 });
 
 test('work that awaits something else is rolled back after a second, and says so', async () => {
@@ -96,7 +98,7 @@ test('work that awaits something else is rolled back after a second, and says so
     await new Promise(() => {});
   });
   await expect(hanging).rejects.toThrow('await nothing in it but its tx');
-  expect(world.count('select count(*) from mine')).toBe(0);
+  expect(await world.number('select count(*) from mine')).toBe(0);
 });
 
 test('notes stay with the task', async () => {

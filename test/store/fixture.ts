@@ -1,12 +1,13 @@
-// A store on a file of its own, with a clock that the test sets, and a driver that plays `run` in plain steps.
+// A store of a test's own, with a clock that the test sets, and a driver that plays `run` in plain steps.
 import { rerun } from '../../src/operations/store/tasks.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import { openForPeople } from '../../src/operations/store/open.ts';
-import { createReruns } from '../../src/operations/store/sqlite-reruns.ts';
+import { openForPeople, type PeopleStore } from '../../src/operations/store/open.ts';
+import { createReruns } from '../../src/operations/store/reruns.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
 import type { Claim, Ended, Look, NewTask, Order, Outcome, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Origin, Reading } from '../../src/wire/event.ts';
@@ -61,6 +62,13 @@ export function createWorld(defs: HandlerDef[] = [{ name: 'h' }], file = join(cr
   return world;
 }
 
+/** On the store that the suite runs for. */
+export async function openWorld(defs: HandlerDef[] = [{ name: 'h' }]): Promise<AnyWorld> {
+  if (process.env['TEST_STORE'] !== 'postgres') return createWorld(defs);
+  const { createPostgresWorld } = await import('../postgres/world.ts');
+  return createPostgresWorld(defs);
+}
+
 /** It is removed when the test has ended. */
 export function createFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'kit-store-'));
@@ -68,26 +76,29 @@ export function createFolder(): string {
   return folder;
 }
 
-export class World {
+export abstract class AnyWorld {
   now = 1_000_000;
   boot = 0;
-  readonly file: string;
   readonly defs: HandlerDef[];
-  readonly store: ReturnType<typeof openSqlite>;
-  readonly people: ReturnType<typeof openForPeople>;
-  readonly reruns: ReturnType<typeof createReruns>;
+  abstract readonly store: Store;
+  abstract readonly people: PeopleStore;
+  abstract readonly reruns: ReturnType<typeof createReruns>;
   readonly clock = { now: (): number => this.now, monotonic: (): number => this.now };
   ids = new Map<string, number>();
   #claim = 1;
-  readonly #statements = new Map<string, ReturnType<typeof this.store.db.sql<object>>>();
 
-  constructor(file: string, defs: HandlerDef[]) {
-    this.file = file;
+  constructor(defs: HandlerDef[]) {
     this.defs = defs;
-    this.store = openSqlite(file, { clock: this.clock });
-    this.people = openForPeople(this.store.db, this.store.db, this.clock);
-    this.reruns = createReruns(this.store.db, this.clock);
   }
+
+  /** The rows of one `select`. */
+  abstract all(sql: string): Promise<unknown[]>;
+  /** Statements without values. */
+  abstract exec(sql: string): Promise<unknown>;
+  /** Rows for which this holds are refused. */
+  abstract refuse(table: string, when: string): Promise<unknown>;
+  /** As if it were new, which would take ten times as long. */
+  abstract clear(): Promise<unknown>;
 
   async begin(restart = false): Promise<this> {
     ({ boot: this.boot } = await this.store.work.begin('live', restart));
@@ -96,16 +107,16 @@ export class World {
   }
 
   async load(present: HandlerDef[] = this.defs, broken: HandlerDef[] = []): Promise<void> {
-    const newest = this.count('select coalesce(max(seq), 0) from events');
+    const newest = await this.number('select coalesce(max(seq), 0) from events');
     const files = present.map(({ name }) => ({
       name,
       file: `/${name}.ts`,
       fault: broken.some((one) => one.name === name) ? 'broken' : null,
     }));
-    this.ids = await this.store.work.register(files, newest);
+    this.ids = await this.store.work.register(files, newest, this.boot);
   }
 
-  accept(...list: (Wanted | Reading)[]): ReturnType<typeof this.store.ingest.accept> {
+  accept(...list: (Wanted | Reading)[]): ReturnType<Store['ingest']['accept']> {
     const readings = list.map((one) => ('event' in one || 'unreadable' in one ? one : reading(one)));
     return this.store.ingest.accept({ readings });
   }
@@ -165,9 +176,52 @@ export class World {
       await this.reruns.apply(this.boot, page, this.plan(id, page.events));
   }
 
-  cursors(claim: Claim | undefined): (string | null)[] {
-    return (claim?.tasks ?? []).map(
-      ({ event }) => this.value(`select cast(cursor as text) from events where seq = ${event}`) as string | null,
+  async cursors(claim: Claim | undefined): Promise<(string | null)[]> {
+    const events = (claim?.tasks ?? []).map(({ event }) => event);
+    const list = events.join() || 'null';
+    const rows = await this.all(`select seq, cast(cursor as text) as cursor from events where seq in (${list})`);
+    const of = new Map((rows as { seq: number; cursor: string | null }[]).map(({ seq, cursor }) => [seq, cursor]));
+    return events.map((event) => of.get(event) ?? null);
+  }
+
+  /** The first column of the first row. */
+  async one(sql: string): Promise<unknown> {
+    const [row] = await this.all(sql);
+    return Object.values((row as object | undefined) ?? {})[0];
+  }
+
+  async number(sql: string): Promise<number> {
+    return Number(await this.one(sql));
+  }
+}
+
+/** On a file of its own. Tests of SQLite read it without waiting. */
+export class World extends AnyWorld {
+  readonly file: string;
+  readonly store: ReturnType<typeof openSqlite>;
+  readonly people: PeopleStore;
+  readonly reruns: ReturnType<typeof createReruns>;
+  readonly #statements = new Map<string, ReturnType<typeof this.store.db.sql<object>>>();
+
+  constructor(file: string, defs: HandlerDef[]) {
+    super(defs);
+    this.file = file;
+    this.store = openSqlite(file, { clock: this.clock });
+    this.people = openForPeople(this.store.db, this.store.db, this.clock);
+    this.reruns = createReruns(this.people, this.clock);
+  }
+
+  async all(sql: string): Promise<unknown[]> {
+    return this.rows(sql);
+  }
+
+  async exec(sql: string): Promise<void> {
+    this.store.db.raw.exec(sql);
+  }
+
+  async refuse(table: string, when: string): Promise<void> {
+    this.store.db.raw.exec(
+      `create trigger no before insert on ${table} when ${when} begin select raise(abort, 'no'); end`,
     );
   }
 
@@ -189,8 +243,7 @@ export class World {
     return known;
   }
 
-  /** As if it were new, which would take ten times as long. */
-  clear(): void {
+  async clear(): Promise<void> {
     const tables = this.rows("select name from sqlite_master where type = 'table' and name not like 'sqlite%'");
     for (const { name } of tables as { name: string }[])
       this.store.db.raw.exec(`delete from ${name} ${name === 'state' ? "where name <> 'lane_key'" : ''}`);
@@ -203,7 +256,7 @@ export class World {
 }
 
 /** The next claim. */
-export async function claimed(world: World): Promise<Claim> {
+export async function claimed(world: AnyWorld): Promise<Claim> {
   const [claim] = await world.settle();
   if (!claim) throw new Error('nothing was claimed');
   return claim;

@@ -1,7 +1,7 @@
 // Random lives of the store, against the model. RUNS and SEED make it longer, and repeat it.
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createWorld } from './fixture.ts';
+import { openWorld } from './fixture.ts';
 import { DEFS, Play, type Command } from './play.ts';
 
 const weighted = <Value>(weight: number, arbitrary: fc.Arbitrary<Value>) => ({ weight, arbitrary });
@@ -80,7 +80,7 @@ test(
   { timeout: 1_000_000 },
   async () => {
     const seen: Record<string, number> = {};
-    const world = createWorld(DEFS);
+    const world = await openWorld(DEFS);
     const property = fc.asyncProperty(
       fc.array(anyCommand, { minLength: 20, maxLength: 80, size: 'max' }),
       async (commands) => {

@@ -4,7 +4,7 @@ import { discard, retry } from '../../src/operations/store/tasks.ts';
 import { expect } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Claim, Ended, Look, Outcome, Role } from '../../src/store/work.ts';
-import { reading, World, type HandlerDef, type TurnOptions } from './fixture.ts';
+import { reading, type AnyWorld, type HandlerDef, type TurnOptions } from './fixture.ts';
 import { Model, type ModelEvent, type ModelTask } from './model.ts';
 
 const bySession: HandlerDef['lane'] = ({ session }) => String(session);
@@ -59,19 +59,19 @@ interface Running {
 
 export class Play {
   readonly model = new Model();
-  readonly world: World;
+  readonly world: AnyWorld;
   readonly slots = SLOTS.map(() => 0);
   running: Running[] = [];
   old: Claim[] = [];
   /** What an earlier look saw, and the events as they were then. */
   looked: { seen: Look; events: ModelEvent[] } | undefined;
 
-  constructor(world: World) {
+  constructor(world: AnyWorld) {
     this.world = world;
   }
 
   async begin(): Promise<void> {
-    this.world.clear();
+    await this.world.clear();
     await this.world.begin();
     for (const [n, def] of DEFS.entries()) this.model.defs.set(n + 1, def);
     this.model.loaded = new Set(ALL);
@@ -86,7 +86,7 @@ export class Play {
     this.model.now = this.world.now;
     const act = this[command.do] as (command: Command) => unknown;
     await act.call(this, command);
-    this.compare();
+    await this.compare();
   }
 
   tick({ ms }: Of<'tick'>): void {
@@ -109,14 +109,19 @@ export class Play {
     const from = model.watermark < 0 ? null : (String(model.watermark) as Cursor);
     const page = proves === null ? {} : { proves: { from, to: String(proves) as Cursor } };
     const before = model.events.length;
-    const last = world.count('select coalesce(max(seq), 0) from events');
+    const last = await world.number('select coalesce(max(seq), 0) from events');
     const verdicts = given.map((one) =>
       model.arrives({ ...one, seq: 0, at: model.now, isReplayed: one.origin === 'replay' }),
     );
     expect(await world.store.ingest.accept({ readings: given.map((one) => reading(one)), ...page })).toEqual(verdicts);
-    const seqs = world.store.db.value<number>('select seq from events where seq > ? order by seq').all(last);
+    const seqs = await this.seqs(last);
     for (const [n, event] of model.events.slice(before).entries()) event.seq = seqs[n] ?? 0;
     if (proves !== null && proves > model.watermark) model.proved.push({ to: proves, at: model.now });
+  }
+
+  async seqs(after = 0): Promise<number[]> {
+    const rows = await this.world.all(`select seq from events where seq > ${after} order by seq`);
+    return (rows as { seq: number }[]).map(({ seq }) => seq);
   }
 
   async look(): Promise<void> {
@@ -131,7 +136,7 @@ export class Play {
     const { tasks = 0, chain = 1 } = options;
     const { claims, more, fenced } = await world.turn(ended, { tasks, chain, seen: looked?.seen });
     model.check(fenced === 0, 'an outcome was fenced');
-    const rows = world.rows('select id, position from handlers') as { id: number; position: number }[];
+    const rows = (await world.all('select id, position from handlers')) as { id: number; position: number }[];
     for (const { id, position } of rows) if (model.loaded.has(id)) model.fannedOut(id, position, looked?.events);
     for (const claim of claims) {
       model.claimed(claim, { suspects: false, chain });
@@ -307,17 +312,19 @@ export class Play {
   async prune({ ageMs }: Of<'prune'>): Promise<void> {
     // The model would forget what a claim still names.
     if (this.running.some(({ ended }) => ended > 0)) return;
-    const rows = (): number[] => this.world.store.db.value<number>('select seq from events').all();
-    const before = rows();
+    const before = await this.seqs();
     await prune(this.world.people, this.world.now - ageMs);
-    const after = new Set(rows());
+    const after = new Set(await this.seqs());
     for (const seq of before) if (!after.has(seq)) this.model.pruned(seq);
   }
 
   /** Counters, positions of lanes, and nothing that is without its row. */
-  compare(): void {
+  async compare(): Promise<void> {
     const { model, world } = this;
-    const handlers = world.rows('select id, waiting, done, skipped, dead from handlers') as Record<string, number>[];
+    const handlers = (await world.all('select id, waiting, done, skipped, dead from handlers')) as Record<
+      string,
+      number
+    >[];
     const count = new Map<string, number>();
     for (const { handler, state } of model.tasks.values()) {
       const key = `${handler} ${state === 'running' ? 'waiting' : state}`;
@@ -326,9 +333,12 @@ export class Play {
     for (const { id, ...row } of handlers)
       for (const [state, n] of Object.entries(row))
         model.check(n === (count.get(`${id} ${state}`) ?? 0), `${state} of ${id}: ${n}`);
-    model.check(world.count('select count(*) from tasks') === model.tasks.size, 'tasks');
-    model.check(world.count(WRONG_LANES) === 0, 'a lane is not due when its head is');
-    model.check(world.count('select count(*) from lanes where boot is not null') === this.running.length, 'claims');
+    model.check((await world.number('select count(*) from tasks')) === model.tasks.size, 'tasks');
+    model.check((await world.number(WRONG_LANES)) === 0, 'a lane is not due when its head is');
+    model.check(
+      (await world.number('select count(*) from lanes where boot is not null')) === this.running.length,
+      'claims',
+    );
   }
 
   /** Without a further fault, everything ends. */
@@ -352,16 +362,16 @@ export class Play {
     const wanted = ALL.flatMap((id) => model.events.filter((event) => model.wants(id, event)));
     model.check(model.tasks.size === wanted.length, 'an event has no task');
     model.check(
-      world.count('select count(*) from lanes where coalesce(due_at, boot) is not null or id < 0') === 0,
+      (await world.number('select count(*) from lanes where coalesce(due_at, boot) is not null or id < 0')) === 0,
       'lanes',
     );
   }
 }
 
 /** Against the one rule of `touch`. */
-const WRONG_LANES = `select (select count(*) from lanes l where case when boot is null
-    then due_at is not (select due_at from tasks where lane = l.id and state = 0 order by cursor limit 1)
-      or (id < 0 and due_at is null) or (due_at is not null and suspect is not
-        (select crashes > 0 from tasks where lane = l.id and state = 0 order by cursor limit 1))
+export const WRONG_LANES = `select (select count(*) from lanes l where case when boot is null
+    then due_at is distinct from (select due_at from tasks where lane = l.id and state = 0 order by cursor limit 1)
+      or (id < 0 and due_at is null) or (due_at is not null and suspect is distinct from
+        (select cast(crashes > 0 as int) from tasks where lane = l.id and state = 0 order by cursor limit 1))
     else due_at is not null end)
   + (select count(*) from tasks t where state = 0 and not exists (select 1 from lanes where id = t.lane))`;

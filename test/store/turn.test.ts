@@ -1,25 +1,25 @@
 // A turn: what is due, in which order, and what its end makes of a lane.
 import { expect, test } from 'vitest';
-import { claimed, createWorld, failed, over, WINDOW } from './fixture.ts';
+import { claimed, openWorld, failed, over, WINDOW } from './fixture.ts';
 
 test('within the window a lane runs in cursor order, however events arrive', async () => {
-  const world = await createWorld().begin();
+  const world = await (await openWorld()).begin();
   await world.accept({ cursor: 10 }, { cursor: 9 });
   world.now += WINDOW - 1;
   await world.accept({ cursor: 8 });
   expect(await world.settle()).toEqual([]);
   world.now += WINDOW;
-  expect(world.cursors(await claimed(world))).toEqual(['8', '9', '10']);
+  expect(await world.cursors(await claimed(world))).toEqual(['8', '9', '10']);
 });
 
 test('cursors are compared as numbers', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  const world = await (await openWorld([{ name: 'h', order: 'arrival' }])).begin();
   await world.accept({ cursor: 100 }, { cursor: 9 }, { cursor: 20 });
-  expect(world.cursors(await claimed(world))).toEqual(['9', '20', '100']);
+  expect(await world.cursors(await claimed(world))).toEqual(['9', '20', '100']);
 });
 
 test('a head in back-off holds its lane, although later tasks are due', async () => {
-  const world = await createWorld().begin();
+  const world = await (await openWorld()).begin();
   await world.accept({ cursor: 1 }, { cursor: 2 });
   world.now += WINDOW;
   const claim = await claimed(world);
@@ -28,17 +28,17 @@ test('a head in back-off holds its lane, although later tasks are due', async ()
   expect(await world.settle()).toEqual([]);
   world.now += 1;
   const again = await claimed(world);
-  expect(world.cursors(again)).toEqual(['1', '2']);
+  expect(await world.cursors(again)).toEqual(['1', '2']);
   expect(again.tasks[0]).toMatchObject({ attempts: 1, failedAt: world.now - 500 });
 });
 
 test('a task that steps aside frees its lane, runs late, and makes lower ones late', async () => {
-  const world = await createWorld().begin();
+  const world = await (await openWorld()).begin();
   await world.accept({ cursor: 5 }, { cursor: 6 });
   world.now += WINDOW;
   const claim = await claimed(world);
   const [next] = await world.settle([failed(claim, world.now + 10_000, { aside: true })]);
-  expect(world.cursors(next)).toEqual(['6']);
+  expect(await world.cursors(next)).toEqual(['6']);
   await world.accept({ cursor: 4 });
   await world.settle(next ? [over(next)] : []);
   world.now += WINDOW;
@@ -47,52 +47,54 @@ test('a task that steps aside frees its lane, runs late, and makes lower ones la
   await world.settle([over(lower)]);
   world.now += 10_000;
   const aside = await claimed(world);
-  expect([world.cursors(aside), aside.tasks[0]?.late]).toEqual([['5'], true]);
+  expect([await world.cursors(aside), aside.tasks[0]?.late]).toEqual([['5'], true]);
   await world.settle([over(aside)]);
-  expect(world.count('select count(*) from lanes where id < 0')).toBe(0);
+  expect(await world.number('select count(*) from lanes where id < 0')).toBe(0);
 });
 
 test('a chain leaves off where it was left, and what it did not run keeps its attempts', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  const world = await (await openWorld([{ name: 'h', order: 'arrival' }])).begin();
   await world.accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
   const claim = await claimed(world);
   const [first] = claim.tasks;
   await world.turn([{ claim, outcomes: [{ event: first?.event ?? 0, as: 'done', error: null }], free: false }]);
   expect(await world.settle()).toEqual([]);
   const [rest] = await world.settle([{ claim, outcomes: [], free: true }]);
-  expect([world.cursors(rest), rest?.tasks[0]?.attempts]).toEqual([['2', '3'], 0]);
+  expect([await world.cursors(rest), rest?.tasks[0]?.attempts]).toEqual([['2', '3'], 0]);
 });
 
 test('a handler that is behind claims only what no lower arrival can precede', async () => {
-  const world = await createWorld().begin();
+  const world = await (await openWorld()).begin();
   await world.accept({ cursor: 1_000 });
   world.now += WINDOW;
   await world.accept(...Array.from({ length: 255 }, (_, n) => ({ cursor: 2_000 + n })), { cursor: 5 });
   world.now += 10 * WINDOW;
   const { claims, more } = await world.turn();
-  expect([world.cursors(claims[0]), more]).toEqual([['1000'], true]);
+  expect([await world.cursors(claims[0]), more]).toEqual([['1000'], true]);
 });
 
 test('strict tasks wait for the watermark, which only replay moves', async () => {
-  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
-  world.store.db.raw.exec("insert into state values ('watermark', '\"1\"')");
+  const world = await (await openWorld([{ name: 'h', order: 'strict' }])).begin();
+  await world.exec("insert into state values ('watermark', '\"1\"')");
   await world.accept({ cursor: 2 }, { cursor: 4 });
   world.now += 1_000_000;
   expect((await world.turn()).held).toBe(true);
   await world.store.ingest.accept({ readings: [], proves: { from: '1' as never, to: '3' as never } });
-  expect(world.cursors(await claimed(world))).toEqual(['2']);
+  expect(await world.cursors(await claimed(world))).toEqual(['2']);
 });
 
 test('a paused handler takes up events and begins nothing; a missing one keeps its position and catches up', async () => {
-  const world = await createWorld([
-    { name: 'a', order: 'arrival' },
-    { name: 'b', order: 'arrival' },
-  ]).begin();
+  const world = await (
+    await openWorld([
+      { name: 'a', order: 'arrival' },
+      { name: 'b', order: 'arrival' },
+    ])
+  ).begin();
   await world.pause('a', true);
   await world.load(world.defs.slice(0, 1));
   await world.accept({ cursor: 1 });
   expect(await world.settle()).toEqual([]);
-  expect(world.rows('select name, waiting from handlers order by name')).toEqual([
+  expect(await world.all('select name, waiting from handlers order by name')).toEqual([
     { name: 'a', waiting: 1 },
     { name: 'b', waiting: 0 },
   ]);
@@ -103,35 +105,35 @@ test('a paused handler takes up events and begins nothing; a missing one keeps i
 });
 
 test('the first handlers have all events, and a new one those after the newest of its start', async () => {
-  const world = createWorld([{ name: 'a' }]);
+  const world = await openWorld([{ name: 'a' }]);
   await world.accept({ cursor: 1 });
   await world.begin();
   world.defs.push({ name: 'b' });
   await world.load();
   await world.accept({ cursor: 2 });
   world.now += WINDOW;
-  expect((await world.settle()).map((claim) => world.cursors(claim))).toEqual([['1', '2'], ['2']]);
+  expect(await Promise.all((await world.settle()).map((claim) => world.cursors(claim)))).toEqual([['1', '2'], ['2']]);
 });
 
 test('no claim takes more of a lane than its chain, nor more tasks than there is room for', async () => {
-  const world = await createWorld([
-    { name: 'h', order: 'arrival', lane: ({ cursor }) => `lane ${Number(cursor) % 3}` },
-  ]).begin();
+  const world = await (
+    await openWorld([{ name: 'h', order: 'arrival', lane: ({ cursor }) => `lane ${Number(cursor) % 3}` }])
+  ).begin();
   await world.accept(...Array.from({ length: 30 }, (_, n) => ({ cursor: n + 1 })));
   const { claims } = await world.turn([], { tasks: 4, chain: 2 });
   expect(claims.map(({ tasks }) => tasks.length)).toEqual([2, 2]);
 });
 
 test('a strict handler that is behind begins nothing, because a lower cursor may stand in the next page', async () => {
-  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
+  const world = await (await openWorld([{ name: 'h', order: 'strict' }])).begin();
   await world.accept(...Array.from({ length: 256 }, (_, n) => ({ cursor: 1_000 + n })), { cursor: 5 });
   await world.store.ingest.accept({ readings: [], proves: { from: null, to: '2000' as never } });
   expect(await world.turn()).toMatchObject({ claims: [], more: true });
-  expect(world.cursors(await claimed(world))[0]).toBe('5');
+  expect((await world.cursors(await claimed(world)))[0]).toBe('5');
 });
 
 test('RetryAfter costs no attempt, and the first failure is remembered', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  const world = await (await openWorld([{ name: 'h', order: 'arrival' }])).begin();
   await world.accept({ cursor: 1 });
   const claim = await claimed(world);
   const [again] = await world.settle([failed(claim, world.now, { spent: false })]);
@@ -143,33 +145,33 @@ test('RetryAfter costs no attempt, and the first failure is remembered', async (
 });
 
 test('a window or an arrival handler lets go of tasks that waited for the watermark', async () => {
-  const world = await createWorld([{ name: 'h', order: 'strict' }]).begin();
+  const world = await (await openWorld([{ name: 'h', order: 'strict' }])).begin();
   await world.accept({ cursor: 2 });
   expect(await world.settle()).toEqual([]);
   for (const def of world.defs) def.order = 'arrival';
-  expect(world.cursors(await claimed(world))).toEqual(['2']);
+  expect(await world.cursors(await claimed(world))).toEqual(['2']);
 });
 
 test('what was looked at before another turn is not fanned out again', async () => {
-  const world = await createWorld([{ name: 'h', order: 'arrival' }]).begin();
+  const world = await (await openWorld([{ name: 'h', order: 'arrival' }])).begin();
   await world.accept({ cursor: 1 });
   const seen = await world.store.work.look([...world.ids.values()]);
   const [claim] = await world.settle();
   await world.accept({ cursor: 2 });
   await world.settle(claim ? [over(claim)] : []);
-  const position = (): number => world.count('select position from handlers');
-  const before = position();
+  const position = (): Promise<number> => world.number('select position from handlers');
+  const before = await position();
   await world.turn([], { seen });
-  expect([position(), world.count('select count(*) from tasks')]).toEqual([before, 2]);
+  expect([await position(), await world.number('select count(*) from tasks')]).toEqual([before, 2]);
 });
 
 test('a task of a rerun that fails steps aside at once, so that it holds up nothing', async () => {
-  const world = await createWorld().begin();
+  const world = await (await openWorld()).begin();
   await world.accept({ cursor: 1 }, { cursor: 2 });
   world.now += WINDOW;
   await world.settle([over(await claimed(world))]);
   await world.rerun('h');
   const claim = await claimed(world);
   const next = await world.settle([failed(claim, world.now + 9_000)]);
-  expect([world.cursors(claim), next.map((one) => world.cursors(one))]).toEqual([['1', '2'], [['2']]]);
+  expect([await world.cursors(claim), next.length, await world.cursors(next[0])]).toEqual([['1', '2'], 1, ['2']]);
 });

@@ -1,6 +1,6 @@
 // Reads one snapshot of facts, by indexes only, so that it is cheap with any number of rows.
 import type { Sql } from '../../store/sql.ts';
-import { NEVER } from '../../store/sqlite/lanes.ts';
+import { NEVER } from '../../store/lanes.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { PeopleStore } from './open.ts';
 import type { Facts, HandlerFacts } from './shapes.ts';

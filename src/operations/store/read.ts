@@ -2,10 +2,10 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Origin } from '../../wire/event.ts';
 import type { Cause, EventFilter, EventLine, TaskFilter, TaskLine } from './shapes.ts';
-import { STATES } from '../../store/sqlite/counters.ts';
-import { NEVER } from '../../store/sqlite/lanes.ts';
+import { STATES } from '../../store/counts.ts';
+import { NEVER } from '../../store/lanes.ts';
 import { parseCursor } from '../../wire/cursor.ts';
-import { ORIGINS, originOf } from '../../store/sqlite/rows.ts';
+import { ORIGINS, originOf } from '../../store/rows.ts';
 import type { Values } from '../../store/sql.ts';
 import type { PeopleStore } from './open.ts';
 

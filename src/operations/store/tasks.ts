@@ -1,8 +1,8 @@
 // What people change in tasks. Every change of a waiting task must touch its lane.
 import type { Change } from '../../store/sql.ts';
-import { STATES } from '../../store/sqlite/counters.ts';
-import { moveCounts } from './counts.ts';
+import { Counts, STATES } from '../../store/counts.ts';
 import type { PeopleStore } from './open.ts';
+import { HOLD } from './reruns.ts';
 import type { Rerun, TaskFilter } from './shapes.ts';
 import { walk, type Stretch } from './walk.ts';
 
@@ -13,7 +13,7 @@ interface Task {
   state: number;
 }
 
-const WAITING = `select t.event, t.handler from tasks t join handlers h on h.id = t.handler
+const WAITING = `select t.event, t.handler, t.lane from tasks t join handlers h on h.id = t.handler
   join events e on e.seq = t.event where t.state = 0 and t.event > @from and t.event <= @to and h.name = @handler
     and (e.type = @type or @type is null) and (e.session = @session or @session is null)
     and (instr(t.error, @error) = 1 or @error is null)`;
@@ -59,11 +59,18 @@ export async function discard(db: PeopleStore, { event, ...filter }: TaskFilter)
 }
 
 async function skip(tx: Change, tasks: Task[], now: number): Promise<number> {
+  await tx.lock(tasks.map(({ lane }) => lane));
   const skipped: Task[] = [];
   for (const { event, handler } of tasks) skipped.push(...(await tx.all<Task>(SKIP, { event, handler, now })));
-  await moveCounts(tx, skipped, 'skipped');
   await tx.touch(skipped.map(({ lane }) => lane));
+  await moved(tx, skipped, 2);
   return skipped.length;
+}
+
+async function moved(tx: Change, tasks: Task[], to: number): Promise<void> {
+  const counts = new Counts();
+  for (const { handler, state } of tasks) counts.move(handler, state, to);
+  await counts.write(tx);
 }
 
 /** Makes one task due now, with all its attempts again. False: there is no task, or it is done. */
@@ -73,11 +80,11 @@ export function retry(db: PeopleStore, name: string, event: number): Promise<boo
       where event = @event and handler = (select id from handlers where name = @name)`;
     const task = await tx.get<Task>(which, { event, name });
     if (!task || STATES[task.state] === 'done') return false;
-    await tx.run(AGAIN, { ...task, now: db.clock.now() });
-    await moveCounts(tx, [task], 'waiting');
     // A lane that held only this task was deleted when the task ended.
-    await tx.run('insert into lanes (id, handler) values (@lane, @handler) on conflict do nothing', { ...task });
+    await tx.run(HOLD, { ...task });
+    await tx.run(AGAIN, { ...task, now: db.clock.now() });
     await tx.touch([task.lane]);
+    await moved(tx, [task], 0);
     return true;
   });
 }

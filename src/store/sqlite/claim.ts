@@ -1,22 +1,8 @@
 // Third step of a turn: claims due lanes, oldest first. A claim takes the lane's due tasks, from the head on. It is written
 // to the lane, not to the tasks.
-import type { Cursor } from '../../wire/cursor.ts';
-import type { Claim, Claimed, Room } from '../work.ts';
+import { chainsOf, NEVER, type Head } from '../lanes.ts';
+import type { Claim, Room } from '../work.ts';
 import type { Db } from './database.ts';
-import { NEVER } from './lanes.ts';
-
-/** A tuple, because it costs half as much as an object. */
-type Head = [
-  lane: number,
-  event: number,
-  cursor: Cursor,
-  late: 0 | 1,
-  dueAt: number,
-  crashes: number,
-  attempts: number,
-  failedAt: number | null,
-  notes: string | null,
-];
 
 const statements = (db: Db) => ({
   // One select for many lanes, because each costs as much as ten rows. The cross join keeps the order of lanes and of tasks.
@@ -73,27 +59,11 @@ export class Claiming {
   }
 
   #claim(boot: number, first: number, room: Room, upTo: number, suspect: 0 | 1): { claims: Claim[]; tasks: number } {
-    const { handler, chain, tasks: most } = room;
-    const claims: Claim[] = [];
-    const ends: Cursor[] = [];
-    let tasks = 0;
-    let lane: number | undefined;
-    let isOpen = false;
-    for (const row of this.#sql.heads.iterate({ handler, suspect, upTo, lanes: most, chain })) {
-      const [id, event, cursor, late, dueAt, crashes, attempts, failedAt, notes] = row;
-      const isHead = id !== lane;
-      if (isHead && tasks >= most) break;
-      // A chain ends before a task that is not due, before a suspect, and where the room ends.
-      isOpen = dueAt <= upTo && (isHead || (isOpen && crashes === 0 && tasks < most));
-      lane = id;
-      if (!isOpen) continue;
-      if (isHead) claims.push({ lane: id, boot, claim: first + claims.length, handler, tasks: [] });
-      ends[claims.length - 1] = cursor;
-      const noted = notes === null ? {} : (JSON.parse(notes) as Claimed['notes']);
-      claims.at(-1)?.tasks.push({ event, late: late === 1, crashes, attempts, failedAt, notes: noted });
-      tasks++;
-    }
-    for (const [n, { lane: id, claim }] of claims.entries()) this.#sql.claim.run(boot, claim, ends[n], id);
+    const { handler, chain, tasks: lanes } = room;
+    let next = first;
+    const heads = this.#sql.heads.iterate({ handler, suspect, upTo, lanes, chain });
+    const { claims, ends, tasks } = chainsOf(heads, room, { boot, first: () => next++, upTo });
+    for (const [n, { lane, claim }] of claims.entries()) this.#sql.claim.run(boot, claim, ends[n], lane);
     return { claims, tasks };
   }
 }

@@ -1,26 +1,14 @@
 // The one door: readings of any origin become events, or go to quarantine. It alone decides which stored event an arrival
 // is. Each arrival is inserted first, because nearly all are new. Only those that cannot be inserted are looked up.
 import { hash } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
-import { describe } from '../../base/errors.ts';
-import { isBehind, type Cursor } from '../../wire/cursor.ts';
-import { dataOf, type Arrival, type Reading, type Unreadable } from '../../wire/event.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Arrival, Reading, Unreadable } from '../../wire/event.ts';
+import { acceptAlone, contradicts, doesProve, isRemoved, type Known } from '../identity.ts';
+import { ORIGINS } from '../rows.ts';
 import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
-import { faultOf, type Db } from './database.ts';
-import { ORIGINS, originOf } from './rows.ts';
+import type { Db } from './database.ts';
 import type { State } from './state.ts';
-
-interface Known {
-  seq: number;
-  cursor: Cursor | null;
-  id: string | null;
-  type: string;
-  session: string | null;
-  origin: number;
-  origins: number;
-  erased: 0 | 1;
-}
 
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, origin, origins, body is null as erased from events`;
 
@@ -39,7 +27,6 @@ const statements = (db: Db) => ({
 });
 
 type Given = Parameters<IngestStore['accept']>[0];
-type Take = (reading: Reading, batch: Batch) => Verdict;
 
 export class Ingest implements IngestStore {
   readonly #db: Db;
@@ -57,35 +44,25 @@ export class Ingest implements IngestStore {
   /** If the batch fails for a reason that is not the store's, each reading is tried alone. */
   async accept(given: Given): Promise<Verdict[]> {
     try {
-      return await this.#write(given, (reading, batch) => this.#one(reading, batch));
+      return await this.#write(given);
     } catch (error) {
       if (error instanceof StoreError) throw error;
-      return this.#write(given, (reading, batch) => this.#alone(reading, batch));
+      return acceptAlone((one) => this.#write(one), given);
     }
   }
 
-  #write({ readings, counts = {}, state = {}, proves }: Given, take: Take): Promise<Verdict[]> {
+  #write({ readings, counts = {}, state = {}, proves }: Given): Promise<Verdict[]> {
     return this.#db.write(() => {
       // Read inside the transaction, so that times of receipt are in the order of `seq`.
       const now = this.#clock.now();
       const batch: Batch = { now, floor: this.#state.get('floor') as Cursor | null, counts: { ...counts } };
-      const verdicts = readings.map((reading) => take(reading, batch));
+      const verdicts = readings.map((reading) => this.#one(reading, batch));
       this.#state.count(batch.counts);
       for (const [name, value] of Object.entries(state)) this.#state.set(name, value);
-      if (proves) this.#prove(proves);
+      const watermark = this.#state.get('watermark') as Cursor | null;
+      if (proves && doesProve(watermark, proves)) this.#state.set('watermark', proves.to);
       return verdicts;
     });
-  }
-
-  #alone(reading: Reading, batch: Batch): Verdict {
-    try {
-      return this.#db.raw.transaction(() => this.#one(reading, batch))();
-    } catch (error) {
-      if (faultOf(error) instanceof StoreError || !this.#db.raw.inTransaction) throw error;
-      const { origin, cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
-      const reason = `the store refuses it: ${describe(error).name}`;
-      return this.#quarantine({ origin, cursor, body, reason }, reason, null, batch);
-    }
   }
 
   #one(reading: Reading, batch: Batch): Verdict {
@@ -93,11 +70,8 @@ export class Ingest implements IngestStore {
     const { event } = reading;
     const { origin, cursor, id, type, session, createdAt, body } = event;
     const bit = ORIGINS[origin];
-    // Replay or stream at or below the floor: pruned before. A webhook is never taken for a pruned event.
-    const isReplayed = origin === 'replay' || origin === 'stream';
-    const isRemoved = isReplayed && cursor !== null && batch.floor !== null && !isBehind(batch.floor, cursor);
     const row = [cursor, id, type, session, createdAt, batch.now, bit, bit, body];
-    if (!isRemoved && this.#sql.insert.run(...row).changes > 0) {
+    if (!isRemoved(event, batch.floor) && this.#sql.insert.run(...row).changes > 0) {
       add(batch.counts, 'events');
       return 'new';
     }
@@ -105,7 +79,7 @@ export class Ingest implements IngestStore {
     const byId = id === null ? undefined : this.#sql.withId.get(id);
     const known = byCursor ?? byId;
     if (!known) return 'removed';
-    if ((byId && byId.seq !== known.seq) || this.#contradicts(event, known))
+    if ((byId && byId.seq !== known.seq) || contradicts(event, known, () => this.#sql.bodyOf.get(known.seq)))
       return this.#quarantine(event, 'conflict', known, batch);
     // Each pass of replay shows known events again. Nothing is written for these.
     const isWebhook = origin === 'webhook';
@@ -113,21 +87,6 @@ export class Ingest implements IngestStore {
       this.#sql.again.run(Number(isWebhook), bit, id, cursor, session, createdAt, known.seq);
     if (isWebhook) add(batch.counts, 'duplicates');
     return 'duplicate';
-  }
-
-  /** Null contradicts nothing. If both have an id, both came as webhooks: then their data must be equal too. */
-  #contradicts(event: Arrival, known: Known): boolean {
-    if (known.erased) return false;
-    const differ = (a: string | null, b: string | null): boolean => a !== null && b !== null && a !== b;
-    if (event.type !== known.type || differ(event.session, known.session) || differ(event.cursor, known.cursor))
-      return true;
-    return event.id !== null && known.id !== null && !this.#sameData(event, known);
-  }
-
-  #sameData({ origin, type, body }: Arrival, known: Known): boolean {
-    const [text, stored] = [body.toString(), this.#sql.bodyOf.get(known.seq) ?? ''];
-    if (text === stored) return true;
-    return isDeepStrictEqual(dataOf(origin, type, text), dataOf(originOf(known.origin), type, stored));
   }
 
   #quarantine(what: Arrival | Unreadable, reason: string, of: Known | null, { now, counts }: Batch): Verdict {
@@ -138,12 +97,6 @@ export class Ingest implements IngestStore {
     if (isNew) add(counts, 'quarantined');
     else if (origin === 'webhook') this.#sql.asideAgain.run(reason, digest);
     return of ? 'conflict' : 'quarantined';
-  }
-
-  #prove({ from, to }: { from: Cursor | null; to: Cursor }): void {
-    const watermark = this.#state.get('watermark') as Cursor | null;
-    const reached = from === null || (watermark !== null && !isBehind(watermark, from));
-    if (reached && isBehind(watermark, to)) this.#state.set('watermark', to);
   }
 }
 

@@ -1,19 +1,15 @@
 // Lanes: which lane a task is in, and when a lane is due. `touch` keeps one rule: a free lane is due when its head is.
 // Strict tasks wait until the watermark has reached them.
-import { hash } from 'node:crypto';
 import type { Cursor } from '../../wire/cursor.ts';
+import type { Counts } from '../counts.ts';
+import { HIGHEST, laneOf, NEVER, ownLane, RELEASED } from '../lanes.ts';
 import type { NewTask, Order } from '../work.ts';
-import type { Counters } from './counters.ts';
 import type { Db } from './database.ts';
 import type { State } from './state.ts';
 
-/** `due_at` of a strict task that waits for the watermark. */
-export const NEVER = 9_000_000_000_000_000;
 /** SQL for the `due_at` and `suspect` of a lane: both are taken from its head, the lowest waiting cursor. */
 export const HEAD =
   '(select due_at, crashes > 0 from tasks where lane = lanes.id and state = 0 order by cursor limit 1)';
-/** The id of every handler is below this. */
-const HANDLERS = 4_096;
 
 export type Lanes = ReturnType<typeof createLanes>;
 
@@ -24,19 +20,9 @@ export function createLanes(db: Db, state: State) {
   const drop = db.sql('delete from lanes where id = ? and due_at is null and boot is null');
   let key: unknown;
 
-  /** The id is 52 bits of a keyed hash: names hold phone numbers. Two lanes with the same id only wait for each other. */
-  function named(handler: number, name: string): number {
-    key ??= state.get('lane_key');
-    return Number.parseInt(hash('sha256', `${String(key)}/${handler}/${name}`).slice(0, 13), 16);
-  }
-  const own = (handler: number, event: number): number => -(event * HANDLERS + handler);
-
   return {
-    /** The id of the lane that is made for one task. */
-    own,
-    /** A task without a lane's name or without a cursor has a lane of its own. */
-    of: ({ handler, event, cursor, lane }: NewTask): number =>
-      lane === null || cursor === null ? own(handler, event) : named(handler, lane),
+    own: ownLane,
+    of: (task: NewTask): number => laneOf((key ??= state.get('lane_key')), task),
     /** Makes a missing or empty lane due at `dueAt`, for a new task in it. False: it is neither, so touch it afterwards. */
     place: (lane: number, handler: number, dueAt: number): boolean => place.run(lane, handler, dueAt).changes > 0,
     /** Call it after every change to a lane's waiting tasks. A lane made for one task is deleted once it is empty. */
@@ -47,17 +33,13 @@ export function createLanes(db: Db, state: State) {
   };
 }
 
-/** The most strict tasks of a handler that one turn releases. */
-const RELEASED = 1_024;
-const HIGHEST = '9223372036854775807' as Cursor;
-
 export type Tasks = ReturnType<typeof createTasks>;
 
 /** Second step of a turn: events become tasks, and the handler's position moves. */
 export function createTasks(db: Db, lanes: Lanes) {
   const move = db.sql('update handlers set position = @upTo where id = @handler and position = @from');
-  const insert = db.sql(`insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at, rerun)
-    values (?, ?, ?, cast(? as integer), ?, ?, ?, ?, ?) on conflict do nothing`);
+  const insert = db.sql(`insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at)
+    values (?, ?, ?, cast(? as integer), ?, ?, ?, ?) on conflict do nothing`);
   const held = db.sql<{ event: number; lane: number }>(`select event, lane from tasks
     where handler = +? and state = 0 and due_at = ${NEVER} and cursor <= cast(? as integer) order by cursor limit ${RELEASED}`);
   const release = db.sql('update tasks set due_at = ? where event = ? and handler = ?');
@@ -66,13 +48,13 @@ export function createTasks(db: Db, lanes: Lanes) {
   return {
     move: (handler: number, from: number, upTo: number): boolean => move.run({ handler, from, upTo }).changes > 0,
     /** Adds a task. If the head of its lane may have changed, the lane is added to `touched`. */
-    add(task: NewTask, due: number, counters: Counters, touched: Set<number>, rerun = 0): void {
+    add(task: NewTask, due: number, counts: Counts, touched: Set<number>): void {
       const { handler, event, cursor, dead = null } = task;
       const lane = lanes.of(task);
       const isDead = dead !== null;
       const end = isDead ? [3, dead, due] : [0, null, null];
-      const isNew = insert.run(event, handler, lane, cursor ?? '-1', due, ...end, rerun).changes > 0;
-      if (isNew) counters.add(handler, isDead ? 'dead' : 'waiting', 1);
+      const isNew = insert.run(event, handler, lane, cursor ?? '-1', due, ...end).changes > 0;
+      if (isNew) counts.add(handler, isDead ? 'dead' : 'waiting', 1);
       if (isDead || !isNew) return;
       if (!lanes.place(lane, handler, due)) touched.add(lane);
     },

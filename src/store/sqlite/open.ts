@@ -6,14 +6,12 @@ import { dirname } from 'node:path';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { describe, orUndefined } from '../../base/errors.ts';
 import { StoreError, type Store } from '../store.ts';
-import { createBoots } from './boots.ts';
+import { createShared } from '../shared.ts';
+import { databaseOf, rowsOf } from './change.ts';
 import { Claiming } from './claim.ts';
-import { createCounters } from './counters.ts';
 import { BLOCKING_MS, Db, type DatabaseOptions } from './database.ts';
-import { createRegister } from './handlers.ts';
 import { Ingest } from './ingest.ts';
 import { createLanes, createTasks } from './lanes.ts';
-import { createOwned } from './owned.ts';
 import { Settle } from './settle.ts';
 import { createState } from './state.ts';
 import { Turns } from './turn.ts';
@@ -48,26 +46,15 @@ export function openSqlite(file: string, options: SqliteOptions = {}): Store & {
 function createWork(db: Db, file: string, clock: Clock): WorkStore {
   const state = createState(db);
   const lanes = createLanes(db, state);
-  const counters = createCounters(db);
-  const boots = createBoots(db, lanes);
-  const settle = new Settle(db, lanes);
-  const tasks = createTasks(db, lanes);
-  const claiming = new Claiming(db);
-  const turns = new Turns(db, { clock, state, boots, counters, lanes, settle, tasks, claiming });
+  const parts = { settle: new Settle(db, lanes), tasks: createTasks(db, lanes), claiming: new Claiming(db) };
+  const turns = new Turns(db, { clock, state, lanes, ...parts });
+  let reader: Db | undefined;
   return {
-    begin: (role, restart) =>
-      db.write(() => {
-        const counts = counters();
-        const taken = boots.take(role, restart, clock.now(), counts);
-        counts.write();
-        return taken;
-      }),
-    end: (boot) => db.write(() => boots.giveBack(boot)),
+    ...createShared(databaseOf(db), clock),
     look: (handlers) => turns.look(handlers),
     turn: (turn) => turns.turn(turn),
     events: (seqs) => turns.events(seqs),
-    ...createRegister(db),
-    ...createOwned(db, { file, clock, boots, counters, settle }),
+    read: async (sql, values) => rowsOf((reader ??= new Db(file, { readonly: true })), sql, values),
   };
 }
 

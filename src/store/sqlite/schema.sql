@@ -166,11 +166,15 @@ create table samples (
   dead integer not null
 ) strict;
 
--- The processes that run handlers: one living row per role.
+-- The processes that run handlers: one row per role of an instance. `handlers`: JSON, the ids of those that it has loaded.
 create table boots (
   id integer primary key autoincrement,
-  role text not null unique,
-  seen_at integer not null
+  instance text not null,
+  role text not null,
+  handlers text not null default '[]',
+  -- on PostgreSQL, its last sign of life
+  seen_at integer not null default 0,
+  unique (instance, role)
 ) strict;
 
 -- Integers: counters, and `first`, the event after which the first handlers begin. JSON: the watermark, the floor, reports,

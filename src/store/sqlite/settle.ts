@@ -1,7 +1,7 @@
 // First step of a turn: writes how attempts ended. A task that has ended never waits again by itself. A lane that is free
 // again is due when its head is.
+import type { Counts } from '../counts.ts';
 import type { Claim, Ended, Hold, Outcome } from '../work.ts';
-import type { Counters } from './counters.ts';
 import type { Db } from './database.ts';
 import { HEAD, type Lanes } from './lanes.ts';
 
@@ -18,7 +18,6 @@ const HELD = 'id = ? and boot = ? and claim = ?';
 const heldBy = ({ lane, boot, claim }: Hold): number[] => [lane, boot, claim];
 
 const statements = (db: Db) => ({
-  held: db.value<number>(`select 1 from lanes where ${HELD}`),
   end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1, error = iif((select body is null from events where seq = event), 'erased', ?)
     where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})`),
   again: db.sql<{ lane: number; rerun: number }>(`update tasks set due_at = ?, attempts = attempts + ?,
@@ -43,16 +42,12 @@ export class Settle {
     this.#sql = statements(db);
   }
 
-  holds(hold: Hold): boolean {
-    return this.#sql.held.get(...heldBy(hold)) !== undefined;
-  }
-
   /** Returns how many outcomes came too late: their claim no longer held, and they changed nothing. */
-  all(ended: Ended[], now: number, counters: Counters): number {
+  all(ended: Ended[], now: number, counts: Counts): number {
     let fenced = 0;
     for (const { claim, outcomes, free } of ended) {
       let last: number | null = null;
-      for (const outcome of outcomes) if (this.#one(outcome, claim, now, counters)) last = outcome.event;
+      for (const outcome of outcomes) if (this.#one(outcome, claim, now, counts)) last = outcome.event;
       const statement = free ? this.#sql.free : this.#sql.passed;
       if (statement.run(last, claim.handler, ...heldBy(claim)).changes === 0) fenced += outcomes.length;
       else if (free && claim.lane < 0) this.#lanes.touch(claim.lane);
@@ -60,34 +55,29 @@ export class Settle {
     return fenced;
   }
 
-  /** Marks how far the lane has come: tasks with a lower cursor that come into it later are late. */
-  passed(hold: Hold, handler: number, last: number): void {
-    this.#sql.passed.run(last, handler, ...heldBy(hold));
+  /** True: the task no longer holds its lane. */
+  #one(outcome: Outcome, claim: Claim, now: number, counts: Counts): boolean {
+    if (outcome.as === 'completed') return true;
+    if (outcome.as === 'again') return this.#fail(outcome, claim, now, counts);
+    return this.#finish(outcome, claim, claim.handler, now, counts);
   }
 
   /** False: the task has ended already, or the claim no longer holds. */
-  finish({ event, as, error }: Over, hold: Hold, handler: number, now: number, counters: Counters): boolean {
+  #finish({ event, as, error }: Over, hold: Hold, handler: number, now: number, counts: Counts): boolean {
     if (this.#sql.end.run(STATE[as], now, error, event, handler, ...heldBy(hold)).changes === 0) return false;
     if (as === 'dead') this.#sql.addAttempt.run({ event, handler, now, error });
-    counters.add(handler, 'waiting', -1);
-    counters.add(handler, as, 1);
+    counts.add(handler, 'waiting', -1);
+    counts.add(handler, as, 1);
     return true;
   }
 
-  /** True: the task no longer holds its lane. */
-  #one(outcome: Outcome, claim: Claim, now: number, counters: Counters): boolean {
-    if (outcome.as === 'completed') return true;
-    if (outcome.as === 'again') return this.#fail(outcome, claim, now, counters);
-    return this.finish(outcome, claim, claim.handler, now, counters);
-  }
-
-  #fail(outcome: Again, claim: Claim, now: number, counters: Counters): boolean {
+  #fail(outcome: Again, claim: Claim, now: number, counts: Counts): boolean {
     const { event, error, dueAt, spent } = outcome;
     const { handler } = claim;
     const task = this.#sql.again.get(dueAt, Number(spent), now, error, event, handler, ...heldBy(claim));
     if (!task) return false;
     if (spent) this.#sql.addAttempt.run({ event, handler, now, error });
-    if (spent) counters.add(handler, 'failed', 1);
+    if (spent) counts.add(handler, 'failed', 1);
     // A task of a rerun gives up its lane when it fails, so that it holds up no live work.
     if (task.lane < 0 || !(outcome.aside || task.rerun === 1)) return false;
     const own = this.#lanes.own(handler, event);

@@ -1,13 +1,14 @@
 // A turn of `run`: one transaction that settles, fans out and claims. It works on what `look` has read before.
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { HandlerRow, Look, NewTask, Room, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
-import type { Boots } from './boots.ts';
+import { COUNT, Counts } from '../counts.ts';
+import { dueAt } from '../lanes.ts';
+import { EVENT, pageOf, toEvent, type EventRow } from '../rows.ts';
+import { StoreError } from '../store.ts';
+import type { HandlerRow, Look, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
 import type { Claiming } from './claim.ts';
-import type { createCounters, Counters } from './counters.ts';
 import type { Db } from './database.ts';
-import { NEVER, type Lanes, type Tasks } from './lanes.ts';
-import { EVENT, pageOf, toEvent, type EventRow } from './rows.ts';
+import type { Lanes, Tasks } from './lanes.ts';
 import type { Settle } from './settle.ts';
 import type { State } from './state.ts';
 
@@ -17,8 +18,6 @@ const PAGE = 256;
 export interface TurnParts {
   clock: Clock;
   state: State;
-  boots: Boots;
-  counters: ReturnType<typeof createCounters>;
   lanes: Lanes;
   settle: Settle;
   tasks: Tasks;
@@ -31,6 +30,8 @@ const statements = (db: Db) => ({
   handlers: db.sql<Omit<HandlerRow, 'paused'> & { paused: number }>(
     "select id, name, position, paused from handlers where state = 'loaded' order by id",
   ),
+  stands: db.value<number>('select 1 from boots where id = ?'),
+  count: db.sql(COUNT),
   newest: db.value<number>('select coalesce(max(seq), 0) from events'),
   page: db.sql<EventRow>(`select ${EVENT} from events e where seq > ? order by seq limit ${PAGE}`),
   event: db.sql<EventRow>(`select ${EVENT} from events e where seq = ?`),
@@ -66,16 +67,16 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
   }
 
   turn(turn: Turn): Promise<TurnResult> {
-    const { boots, counters, settle, claiming } = this.#parts;
+    const { settle, claiming } = this.#parts;
     return this.#db.write(
       () => {
         const now = this.#parts.clock.now();
-        boots.check(turn.boot);
-        const counts = counters();
+        if (this.#sql.stands.get(turn.boot) === undefined) throw new StoreError('orphan', 'another run has taken over');
+        const counts = new Counts();
         const fenced = settle.all(turn.ended, now, counts);
         this.#fanOut(turn, counts);
         const result = turn.suspects ? this.#claimSuspect(turn, now) : this.#claim(turn, now);
-        counts.write();
+        for (const changes of counts.list()) this.#sql.count.run(changes);
         const wanted = turn.rooms.map(({ handler }) => handler);
         return {
           ...result,
@@ -97,7 +98,7 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
     return { events, upTo: isWhole ? newest : (events.at(-1)?.seq ?? newest) };
   }
 
-  #fanOut({ fanOut, rooms }: Turn, counts: Counters): void {
+  #fanOut({ fanOut, rooms }: Turn, counts: Counts): void {
     const { tasks, lanes } = this.#parts;
     const touched = new Set<number>();
     for (const { handler, from, upTo, tasks: list } of fanOut) {
@@ -138,10 +139,4 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
     const claimed = this.#parts.claiming.suspect(turn.boot, turn.claim, rooms, now);
     return { claims: claimed ? [claimed] : [], more: false, nextAt: null, spare: [], held: false };
   }
-}
-
-/** When a task of a new event is due. A task without a cursor waits for nothing. */
-function dueAt({ cursor, receivedAt }: NewTask, { order, windowMs }: Room): number {
-  if (cursor === null || order === 'arrival') return receivedAt;
-  return order === 'window' ? receivedAt + windowMs : NEVER;
 }

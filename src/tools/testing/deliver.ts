@@ -17,7 +17,7 @@ import { Pool, type PoolOptions } from '../../run/pool.ts';
 import { setUp } from '../../run/setup.ts';
 import { createService } from '../../service/service.ts';
 import { openSqlite } from '../../store/sqlite/open.ts';
-import { rowsOf } from '../../store/sqlite/owned.ts';
+import { rowsOf } from '../../store/sqlite/change.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
 import { createClock, signedRequest, type Fixture, type TestClock } from './fixture.ts';

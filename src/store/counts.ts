@@ -1,0 +1,34 @@
+// The counts of tasks, kept in the table `handlers` because counting millions of rows takes too long.
+import type { Sql } from './sql.ts';
+
+/** The name of each value of `tasks.state`. */
+export const STATES = ['waiting', 'done', 'skipped', 'dead'] as const;
+const NAMES = [...STATES, 'failed'] as const;
+type Changes = Record<(typeof NAMES)[number], number>;
+
+export const COUNT = `update handlers set ${NAMES.map((name) => `${name} = ${name} + @${name}`).join()} where id = @id`;
+
+/** What one transaction changes. Write it before the transaction ends. */
+export class Counts {
+  readonly #of = new Map<number, Changes>();
+
+  add(handler: number, name: keyof Changes, n: number): void {
+    let changes = this.#of.get(handler);
+    if (!changes) this.#of.set(handler, (changes = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 }));
+    changes[name] += n;
+  }
+
+  move(handler: number, from: number, to: number): void {
+    this.add(handler, STATES[from] ?? 'waiting', -1);
+    this.add(handler, STATES[to] ?? 'waiting', 1);
+  }
+
+  /** By id, so that no two transactions wait for each other. */
+  list(): ({ id: number } & Changes)[] {
+    return [...this.#of].map(([id, changes]) => ({ id, ...changes })).toSorted((a, b) => a.id - b.id);
+  }
+
+  async write(tx: Sql): Promise<void> {
+    await Promise.all(this.list().map((changes) => tx.run(COUNT, changes)));
+  }
+}

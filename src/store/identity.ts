@@ -1,0 +1,61 @@
+// Which stored event an arrival is: whether it contradicts the row that has its cursor or its id, or was removed before.
+import { isDeepStrictEqual } from 'node:util';
+import { describe } from '../base/errors.ts';
+import { isBehind, type Cursor } from '../wire/cursor.ts';
+import { dataOf, type Arrival } from '../wire/event.ts';
+import { originOf } from './rows.ts';
+import { StoreError, type IngestStore, type Verdict } from './store.ts';
+
+/** A stored event that has the cursor or the id of an arrival. */
+export interface Known {
+  seq: number;
+  cursor: Cursor | null;
+  id: string | null;
+  type: string;
+  session: string | null;
+  origin: number;
+  origins: number;
+  erased: 0 | 1;
+}
+
+/** Null contradicts nothing. If both have an id, both came as webhooks: then their data must be equal too. */
+export function contradicts(event: Arrival, known: Known, bodyOf: () => string | undefined): boolean {
+  if (known.erased) return false;
+  const differ = (a: string | null, b: string | null): boolean => a !== null && b !== null && a !== b;
+  if (event.type !== known.type || differ(event.session, known.session) || differ(event.cursor, known.cursor))
+    return true;
+  if (event.id === null || known.id === null) return false;
+  const [text, stored = ''] = [event.body.toString(), bodyOf()];
+  if (text === stored) return false;
+  const { origin, type } = event;
+  return !isDeepStrictEqual(dataOf(origin, type, text), dataOf(originOf(known.origin), type, stored));
+}
+
+/** Replay or stream at or below the floor: pruned before. A webhook is never taken for a pruned event. */
+export function isRemoved({ origin, cursor }: Arrival, floor: Cursor | null): boolean {
+  const isReplayed = origin === 'replay' || origin === 'stream';
+  return isReplayed && cursor !== null && floor !== null && !isBehind(floor, cursor);
+}
+
+type Batch = Parameters<IngestStore['accept']>[0];
+
+export function doesProve(watermark: Cursor | null, { from, to }: NonNullable<Batch['proves']>): boolean {
+  const hasReached = from === null || (watermark !== null && !isBehind(watermark, from));
+  return hasReached && isBehind(watermark, to);
+}
+
+/** Each reading in a transaction of its own: one that the store refuses is quarantined. What they prove comes last. */
+export async function acceptAlone(accept: IngestStore['accept'], { readings, ...rest }: Batch): Promise<Verdict[]> {
+  const verdicts: Verdict[] = [];
+  for (const reading of readings) {
+    const list = await accept({ readings: [reading] }).catch((error: unknown) => {
+      if (error instanceof StoreError) throw error;
+      const { origin, cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
+      const unreadable = { origin, cursor, body, reason: `the store refuses it: ${describe(error).name}` };
+      return accept({ readings: [{ unreadable }] });
+    });
+    verdicts.push(...list);
+  }
+  await accept({ readings: [], ...rest });
+  return verdicts;
+}

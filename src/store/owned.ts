@@ -1,0 +1,119 @@
+// What a running attempt commits for its own task, and what handlers do with their own tables.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Clock } from '../base/clock.ts';
+import { checkBoot, PASS } from './boots.ts';
+import { Counts } from './counts.ts';
+import type { Change, Database } from './sql.ts';
+import type { Hold, SqlRow, SqlValue, Tx, Work, WorkStore } from './work.ts';
+
+/**
+ * A transaction of the user may last only this long, because it holds up others: on SQLite every delivery. On PostgreSQL,
+ * a step of `setup` that changes a large table holds up nobody else.
+ */
+const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: 600_000 };
+/** The most names that the notes of one task may have. */
+const NOTES = 32;
+
+const HOLDS = 'select 1 as one from lanes where id = @lane and boot = @boot and claim = @claim';
+const TASK = `select notes, cast(cursor as text) as cursor from tasks
+  where event = @event and handler = @handler and state = 0`;
+const NOTE = `update tasks set notes = case when (select body is null from events where seq = event) then null else @notes end
+  where event = @event and handler = @handler`;
+const DONE = `update tasks set state = 1, ended_at = @now, attempts = attempts + 1, error = null
+  where event = @event and handler = @handler and state = 0`;
+const STEPS = 'select digest from setup_steps where handler = @handler order by step';
+const ADD_STEP = 'insert into setup_steps values (@handler, @number, @digest, @now) on conflict do nothing';
+
+/** The claim was lost while the user's work ran. */
+const GONE = new Error('the claim is gone');
+
+async function holds(tx: Change, { lane, boot, claim }: Hold): Promise<boolean> {
+  const [, lanes] = await Promise.all([checkBoot(tx, boot), tx.all(HOLDS, { lane, boot, claim })]);
+  return lanes.length > 0;
+}
+
+type Task = { notes: string | null; cursor: string };
+
+export function createOwned(
+  db: Pick<Database, 'all' | 'write'>,
+  clock: Clock,
+): Pick<WorkStore, 'note' | 'complete' | 'steps' | 'setup'> {
+  return {
+    note: (hold, task, name, json) =>
+      db.write(async (tx) => {
+        await tx.lock([hold.lane]);
+        const known = (await holds(tx, hold)) ? await tx.get<Task>(TASK, task) : undefined;
+        if (known === undefined) return false;
+        const all = { ...(JSON.parse(known.notes ?? '{}') as object), [name]: JSON.parse(json) as unknown };
+        if (Object.keys(all).length > NOTES) throw new Error(`ctx.note: a task has at most ${NOTES} names of notes`);
+        return (await tx.run(NOTE, { ...task, notes: JSON.stringify(all) })) > 0;
+      }),
+    async complete(hold, task, work) {
+      try {
+        return await db.write(async (tx) => {
+          if (!(await holds(tx, hold))) return false;
+          await within(tx, 'ctx.complete', LIMIT_MS.complete, work);
+          // Only now, so that the lane is not locked while the user's work runs.
+          await tx.lock([hold.lane]);
+          if (!(await holds(tx, hold))) throw GONE;
+          const waiting = await tx.get<Task>(TASK, task);
+          if (!waiting) throw new Error('ctx.complete: this task has ended already');
+          await tx.run(DONE, { ...task, now: clock.now() });
+          await tx.run(PASS, { ...waiting, ...hold });
+          const counts = new Counts();
+          counts.move(task.handler, 0, 1);
+          await counts.write(tx);
+          return true;
+        }, 'once');
+      } catch (error) {
+        if (error === GONE) return false;
+        throw error;
+      }
+    },
+    steps: async (handler) => (await db.all<{ digest: string }>(STEPS, { handler })).map(({ digest }) => digest),
+    setup: (handler, work, step) =>
+      db.write(async (tx) => {
+        // Instances that start together set up one after another, and each step once.
+        await tx.lock('setup');
+        const isDue = !step || (await tx.run(ADD_STEP, { handler, ...step, now: clock.now() })) > 0;
+        if (isDue) await within(tx, 'setup', LIMIT_MS[tx.dialect === 'sqlite' ? 'setup' : 'setupOnPostgres'], work);
+      }, 'once'),
+  };
+}
+
+/** Runs the user's work in the open transaction. Throws if it does not end in time, or if a statement has failed. */
+async function within(tx: Change, what: string, limitMs: number, work: Work): Promise<void> {
+  const timer = new AbortController();
+  const late = `${what} took longer than ${limitMs / 1_000} s and was rolled back: await nothing in it but its tx`;
+  const { user, close, failure } = createTx(tx, what);
+  try {
+    const limit = sleep(limitMs, undefined, { signal: timer.signal }).then(() => Promise.reject(new Error(late)));
+    await Promise.race([Promise.try(work, user), limit]);
+  } finally {
+    timer.abort();
+    close();
+  }
+  const failed = failure();
+  if (failed) throw failed;
+}
+
+function createTx(tx: Change, what: string): { user: Tx; close: () => void; failure: () => Error | undefined } {
+  let failed: Error | undefined;
+  let isOpen = true;
+  async function statement(sql: string, values: SqlValue[]): Promise<{ rows: SqlRow[]; changes: number }> {
+    if (!isOpen) throw new Error(`${what} is over: await each call of its tx inside it`);
+    try {
+      return await tx.user(sql, values);
+    } catch (error) {
+      failed ??= error as Error;
+      throw error;
+    }
+  }
+  const user: Tx = {
+    dialect: tx.dialect,
+    run: async (sql, ...values) => ({ changes: (await statement(sql, values)).changes }),
+    get: async (sql, ...values) => (await statement(sql, values)).rows[0],
+    all: async (sql, ...values) => (await statement(sql, values)).rows,
+  };
+  return { user, close: () => void (isOpen = false), failure: () => failed };
+}

@@ -1,0 +1,268 @@
+// The connections of one process to PostgreSQL, and its transactions. Statements are sent without waiting for those before
+// them. Names in their text become numbers.
+import { Pool, types as standard, type PoolClient, type QueryConfig, type QueryResult } from 'pg';
+import { systemClock, type Clock } from '../../base/clock.ts';
+import type { Change, Database, Values } from '../sql.ts';
+import { StoreError } from '../store.ts';
+import type { SqlRow, SqlValue } from '../work.ts';
+import { faultOf, isRepeatable } from './fault.ts';
+import { lockLanes, touchLocked } from './lanes.ts';
+
+/** A frozen process loses its locks after 3 s. Others wait for them a little longer. */
+const LIMITS = {
+  connectionTimeoutMillis: 3_000,
+  idle_in_transaction_session_timeout: 3_000,
+  lock_timeout: 4_000,
+  statement_timeout: 6_000,
+  query_timeout: 7_000,
+};
+/** A step of `setup` may change a large table. */
+const SETUP_MS = 600_000;
+/**
+ * Every commit is on disk. Rows are found by an index: plans are made while a store is small, and one that reads a whole
+ * table would become slower with each event.
+ */
+const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}`);
+const SETTINGS = ['synchronous_commit=on', 'jit=off', ...WAYS.map((way) => `${way}=off`)];
+const SNAPSHOT = 'begin isolation level repeatable read read only';
+/** For reads of whole tables. */
+export const ANY_PLAN = WAYS.map((way) => `; set local ${way} = on`).join('');
+/** How often a transaction is tried that another one was in the way of. */
+const TRIES = 5;
+
+const COUNT = `insert into state values (@name, @n) on conflict (name)
+  do update set value = cast(cast(state.value as bigint) + cast(excluded.value as bigint) as text)`;
+const SET = 'insert into state values (@name, @value) on conflict (name) do update set value = excluded.value';
+
+/** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */
+const PARSERS = new Map<number, (text: string) => unknown>([
+  ...[21, 23, 700, 701, 1700].map((oid) => [oid, Number] as const),
+  [16, (text) => Number(text === 't')],
+  [17, standard.getTypeParser(17)],
+  [20, (text) => (Number.isSafeInteger(Number(text)) ? Number(text) : BigInt(text))],
+]);
+const types = { getTypeParser: ((oid: number) => PARSERS.get(oid) ?? String) as never };
+
+/** `extended`: one statement alone. */
+type Query = QueryConfig & { queryMode?: 'extended'; query_timeout?: number; rowMode?: 'array' };
+
+export interface Tx extends Change {
+  /** Its answer is not waited for before the commit is sent. If it fails, so does the transaction. */
+  last(text: string, values?: Values): void;
+  /** Rows as arrays. */
+  tuples<Row>(text: string, values?: Values): Promise<Row[]>;
+  /** As it is: several statements, or values by number. */
+  query(config: string | Query): Promise<QueryResult>;
+}
+
+export class Connections implements Database {
+  readonly dialect = 'postgres';
+  readonly schema: string;
+  readonly #pool: Pool;
+  readonly #prepared = new Map<string, { name: string; text: string; names: string[] }>();
+  #lead: Promise<PoolClient | null> | undefined;
+
+  readonly clock: Clock;
+  /** The server's log is its own. */
+  checkpoint = async (): Promise<number> => 0;
+
+  /** `?schema=` names where the tables are. */
+  constructor(address: string, { max = 10, clock = systemClock }: { max?: number; clock?: Clock } = {}) {
+    this.clock = clock;
+    const url = new URL(address);
+    this.schema = take(url, 'schema') ?? 'kit';
+    if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
+      throw new StoreError(
+        'damaged',
+        `DATABASE_URL: the schema must be small letters, digits and _, not ${this.schema}`,
+      );
+    const settings = [...SETTINGS, `search_path=${this.schema},public`].map((setting) => `-c ${setting}`);
+    const options = [take(url, 'options') ?? '', ...settings].join(' ');
+    const connection = { connectionString: url.href, options, application_name: 'webhook-receiver-kit' };
+    this.#pool = new Pool({ ...connection, ...LIMITS, max, types, keepAlive: true, pipeline: true });
+    this.#pool.on('error', () => {});
+    // A connection that ends while it is used fails its statements, and says so here too.
+    this.#pool.on('connect', (client) => client.on('error', () => {}));
+  }
+
+  all<Row>(text: string, values?: Values): Promise<Row[]> {
+    return this.#once((tx) => tx.all<Row>(text, values));
+  }
+
+  get<Row>(text: string, values?: Values): Promise<Row | undefined> {
+    return this.#once((tx) => tx.get<Row>(text, values));
+  }
+
+  run(text: string, values?: Values): Promise<number> {
+    return this.#once((tx) => tx.run(text, values));
+  }
+
+  async write<Result>(work: (tx: Tx) => Promise<Result>, times?: 'once'): Promise<Result> {
+    for (let left = times === 'once' ? 0 : TRIES; ; left--) {
+      try {
+        return await this.#transaction('begin', work);
+      } catch (error) {
+        if (left <= 0 || !isRepeatable(error)) throw error;
+      }
+    }
+  }
+
+  /** `more`: statements that come first. */
+  read<Result>(work: (tx: Tx) => Promise<Result>, more = ''): Promise<Result> {
+    return this.#transaction(`${SNAPSHOT}${more}`, work);
+  }
+
+  /** Statements without values. */
+  async script(text: string): Promise<void> {
+    await this.#once((tx) => tx.query(text));
+  }
+
+  /** Whether this process does what one process alone does, for all instances. It does so until its connection ends. */
+  async leads(): Promise<boolean> {
+    this.#lead ??= this.#takeLead();
+    const client = await this.#lead.catch(() => null);
+    if (!client) this.#lead = undefined;
+    return client !== null;
+  }
+
+  /** The number of an advisory lock. */
+  lockKey = (what: string): string => `hashtext('${this.schema} ${what}')`;
+
+  async close(): Promise<void> {
+    (await this.#lead?.catch(() => null))?.release(true);
+    await this.#pool.end();
+  }
+
+  async #takeLead(): Promise<PoolClient | null> {
+    const client = await this.#pool.connect();
+    const { rows } = await client.query(`select pg_try_advisory_lock(${this.lockKey('lead')}) as mine`);
+    if ((rows as { mine: number }[])[0]?.mine !== 1) {
+      client.release();
+      return null;
+    }
+    client.once('end', () => (this.#lead = undefined));
+    return client;
+  }
+
+  async #once<Result>(work: (tx: Tx) => Promise<Result>, sent: Promise<QueryResult>[] = []): Promise<Result> {
+    const client = await this.#pool.connect().catch(refuse);
+    let isLost = false;
+    let isOver = false;
+    // Work that goes on after a failure must not send statements into the next transaction.
+    const query: Tx['query'] = (config) => {
+      const answer = isOver ? Promise.reject(new Error('the transaction is over')) : client.query(config).catch(refuse);
+      // Another statement may fail first.
+      answer.catch(() => {});
+      return answer;
+    };
+    try {
+      return await work(this.#tx(client, query, sent));
+    } catch (error) {
+      isLost = error instanceof StoreError && error.code === 'io';
+      throw error;
+    } finally {
+      isOver = true;
+      client.release(isLost);
+    }
+  }
+
+  #transaction<Result>(begin: string, work: (tx: Tx) => Promise<Result>): Promise<Result> {
+    const sent: Promise<QueryResult>[] = [];
+    return this.#once(async (tx) => {
+      sent.push(tx.query(begin));
+      try {
+        const result = await work(tx);
+        // If a statement has failed, the server rolls back here.
+        sent.push(tx.query('commit'));
+        const { command } = (await Promise.all(sent)).at(-1) ?? {};
+        if (command !== 'COMMIT') throw new Error('a statement failed, so the transaction was rolled back');
+        return result;
+      } catch (error) {
+        await tx.query('rollback');
+        // It may only follow from a statement that was sent before.
+        await Promise.all(sent);
+        throw error;
+      }
+    }, sent);
+  }
+
+  /** `sent`: what the transaction waits for before it is over. */
+  #tx(client: PoolClient, query: Tx['query'], sent: Promise<QueryResult>[]): Tx {
+    let limitMs = LIMITS.query_timeout;
+    const named = (text: string, values: Values = {}, more: Partial<Query> = {}): Promise<QueryResult> => {
+      const { names, ...prepared } = this.#prepare(text);
+      return query({ ...prepared, ...more, values: names.map((name) => bound(values[name])) });
+    };
+    const last: Tx['last'] = (text, values) => void sent.push(named(text, values));
+    const tx: Tx = {
+      dialect: 'postgres',
+      all: async <Row>(text: string, values?: Values) => (await named(text, values)).rows as Row[],
+      get: async <Row>(text: string, values?: Values) => (await named(text, values)).rows[0] as Row | undefined,
+      run: async (text, values) => (await named(text, values)).rowCount ?? 0,
+      tuples: async <Row>(text: string, values?: Values) =>
+        (await named(text, values, { rowMode: 'array' })).rows as Row[],
+      last,
+      query,
+      lock: async (what) => {
+        if (typeof what !== 'string') return void (await lockLanes(tx, [...what]));
+        if (what === 'setup') limitMs = SETUP_MS;
+        const patience = what === 'setup' ? 'set local lock_timeout = 0; set local statement_timeout = 0; ' : '';
+        const text = `${patience}select pg_advisory_xact_lock(${this.lockKey(what)}, 0)`;
+        await query({ text, query_timeout: limitMs });
+      },
+      touch: async (lanes) =>
+        touchLocked(
+          tx,
+          (await lockLanes(tx, [...lanes])).map(({ id }) => id),
+        ),
+      count: async (counts) => {
+        const names = Object.keys(counts).filter((name) => counts[name] !== 0);
+        for (const name of names.toSorted()) last(COUNT, { name, n: String(counts[name]) });
+      },
+      set: async (name, value) => last(SET, { name, value: JSON.stringify(value) }),
+      user: async (text: string, values: SqlValue[]) => {
+        const { rows, rowCount } = await query({ text, values, queryMode: 'extended', query_timeout: limitMs });
+        if (client.getTransactionStatus() === 'I')
+          throw new Error('the statements of a tx must not end its transaction');
+        return { rows: rows as SqlRow[], changes: rowCount ?? 0 };
+      },
+    };
+    return tx;
+  }
+
+  #prepare(text: string): { name: string; text: string; names: string[] } {
+    const known = this.#prepared.get(text) ?? { name: `kit${this.#prepared.size}`, ...numbered(text) };
+    this.#prepared.set(text, known);
+    return known;
+  }
+}
+
+/** Quoted text and comments stay as they are. */
+const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|@(\w+)/g;
+
+function numbered(text: string): { text: string; names: string[] } {
+  const names: string[] = [];
+  const replaced = text.replaceAll(TOKEN, (token, name?: string) => {
+    if (name === undefined) return token;
+    if (!names.includes(name)) names.push(name);
+    return `$${names.indexOf(name) + 1}`;
+  });
+  return { text: replaced, names };
+}
+
+/** Text cannot hold a NUL there. */
+function bound(value: unknown): unknown {
+  if (typeof value === 'string') return value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
+  if (typeof value === 'boolean') return Number(value);
+  return Array.isArray(value) ? value.map(bound) : value;
+}
+
+function refuse(error: unknown): never {
+  throw faultOf(error);
+}
+
+function take(url: URL, name: string): string | undefined {
+  const value = url.searchParams.get(name) ?? undefined;
+  url.searchParams.delete(name);
+  return value;
+}

@@ -1,0 +1,132 @@
+// The one door, as in ../sqlite/ingest.ts. Whoever writes events holds its lock until the commit, so that they become
+// visible in the order of their numbers, and a position misses none. Rows are read and written for a whole batch.
+import { hash } from 'node:crypto';
+import type { Clock } from '../../base/clock.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Arrival, Unreadable } from '../../wire/event.ts';
+import { acceptAlone, doesProve } from '../identity.ts';
+import { ORIGINS } from '../rows.ts';
+import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
+import type { Connections, Tx } from './connection.ts';
+import { KnownRows, type Row } from './known.ts';
+import { rows } from './rows.ts';
+
+type Given = Parameters<IngestStore['accept']>[0];
+type State = Partial<Record<'floor' | 'watermark', Cursor | null>>;
+
+const STATE = "select name, value from state where name in ('floor', 'watermark')";
+/** Bodies are compared only if an arrival tells an id. */
+const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
+    deliveries, body is null as erased, case when cardinality(cast(@ids as text[])) > 0 then body end as body
+  from events where cursor = any(cast(@cursors as bigint[])) or id = any(cast(@ids as text[]))`;
+/** The bodies are one value, because an array of them would cost more. */
+const NEW = rows({ bigint: 'cursor createdAt origin origins deliveries', text: 'id type session', int: 'at bytes' });
+const INSERT = `insert into events (cursor, id, type, session, created_at, received_at, origin, origins, deliveries, body)
+  select cursor, id, type, session, "createdAt", @now, origin, origins, deliveries, substring(cast(@bodies as bytea) from at for bytes)
+  from ${NEW.from} order by n returning seq`;
+const CHANGED = rows({ bigint: 'seq cursor createdAt origins deliveries', text: 'id session' });
+const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v."createdAt",
+    origins = v.origins, deliveries = v.deliveries from ${CHANGED.from} where e.seq = v.seq`;
+const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, cursor, event, body)
+  values (@reason, @digest, @now, @origin, cast(@cursor as bigint), @event, @body)
+  on conflict (reason, digest) do update set copies = quarantine.copies + @copies returning id, xmax = 0 as "isNew"`;
+
+export function createIngest(db: Connections, clock: Clock): IngestStore {
+  const write = ({ readings, counts = {}, state = {}, proves }: Given): Promise<Verdict[]> =>
+    db.write(async (tx) => {
+      const events = readings.flatMap((one) => ('event' in one ? one.event : []));
+      const ids = events.flatMap(({ id }) => id ?? []);
+      const cursors = events.flatMap(({ cursor }) => cursor ?? []);
+      // The lock is a statement of its own: those after it see what was committed before it was taken.
+      const [, before, found] = await Promise.all([
+        tx.lock('ingest'),
+        tx.all<{ name: 'floor' | 'watermark'; value: string }>(STATE),
+        events.length > 0 ? tx.all<Row>(KNOWN, { ids, cursors }) : [],
+      ]);
+      const { floor = null, watermark = null }: State = Object.fromEntries(
+        before.map(({ name, value }) => [name, JSON.parse(value) as Cursor]),
+      );
+      const batch: Batch = { now: clock.now(), counts: { ...counts } };
+      const known = new KnownRows(found, floor);
+      const judged = readings.map((one) => ('event' in one ? known.judge(one.event) : null));
+      if (known.added.length > 0)
+        await insert(
+          tx,
+          known.added,
+          batch.now,
+          judged.some((one) => one?.as === 'conflict'),
+        );
+      if (known.changed.size > 0) tx.last(CHANGE, CHANGED.of([...known.changed]));
+      const verdicts: Verdict[] = [];
+      for (const [n, one] of readings.entries()) {
+        const { as, of } = { of: null, as: 'quarantined' as const, ...judged[n] };
+        if ('unreadable' in one)
+          verdicts.push(await quarantine(tx, one.unreadable, one.unreadable.reason, null, batch));
+        else if (of) verdicts.push(await quarantine(tx, one.event, 'conflict', of, batch));
+        else verdicts.push(as);
+        if (as === 'new') add(batch.counts, 'events');
+        if (as === 'duplicate' && 'event' in one && one.event.origin === 'webhook') add(batch.counts, 'duplicates');
+      }
+      await tx.count(batch.counts);
+      for (const [name, value] of Object.entries(state)) await tx.set(name, value);
+      if (proves && doesProve(watermark, proves)) await tx.set('watermark', proves.to);
+      return verdicts;
+    });
+
+  return {
+    async accept(given) {
+      try {
+        return await write(given);
+      } catch (error) {
+        if (error instanceof StoreError) throw error;
+        return acceptAlone(write, given);
+      }
+    },
+  };
+}
+
+/** What the readings of one call share: the time of storing, and what is counted. */
+interface Batch {
+  now: number;
+  counts: Counts;
+}
+
+/** `isAsked`: the rows get their numbers. */
+async function insert(tx: Tx, added: Row[], now: number, isAsked: boolean): Promise<void> {
+  let at = 1;
+  const placed = added.map((row) => {
+    const bytes = row.body?.length ?? 0;
+    at += bytes;
+    return { ...row, at: at - bytes, bytes };
+  });
+  const bodies = Buffer.concat(added.flatMap(({ body }) => body ?? []));
+  const values = { ...NEW.of(placed), bodies, now };
+  if (!isAsked) return tx.last(INSERT, values);
+  const seqs = await tx.all<{ seq: number }>(INSERT, values);
+  for (const [n, row] of added.entries()) row.seq = seqs[n]?.seq ?? 0;
+}
+
+async function quarantine(
+  tx: Tx,
+  { origin, cursor, body }: Arrival | Unreadable,
+  reason: string,
+  of: Row | null,
+  { now, counts }: Batch,
+): Promise<Verdict> {
+  const row = {
+    reason,
+    digest: hash('sha256', body, 'buffer'),
+    now,
+    origin: ORIGINS[origin],
+    cursor,
+    event: of?.seq,
+    body,
+  };
+  const kept = await tx.get<{ isNew: 0 | 1 }>(SET_ASIDE, { ...row, copies: Number(origin === 'webhook') });
+  if (kept?.isNew === 1) add(counts, 'quarantined');
+  return of ? 'conflict' : 'quarantined';
+}
+
+function add(counts: Counts, name: string): void {
+  counts[name] = (counts[name] ?? 0) + 1;
+}

@@ -1,0 +1,96 @@
+// Lanes, for many at once. A transaction locks its lanes first, by id, in a statement of its own, and reads their tasks in a
+// later one: so it sees what was written before, and no two wait for each other.
+import type { Counts } from '../counts.ts';
+import { HIGHEST, laneOf, NEVER, RELEASED } from '../lanes.ts';
+import type { NewTask } from '../work.ts';
+import type { Tx } from './connection.ts';
+import { IDS, idsOf, rows } from './rows.ts';
+
+/** Of a free lane: its head, the lowest waiting cursor. */
+const HEAD = `(due_at, suspect) = (select due_at, cast(crashes > 0 as int) from tasks where lane = lanes.id and state = 0
+  order by cursor limit 1)`;
+const FREE = `, boot = null, claim = null, claimed_to = null, ${HEAD}`;
+const ENDS = rows({ bigint: 'id cursor' });
+const PLACES = rows({ bigint: 'id handler dueAt' });
+/** Makes lanes that are missing, and locks all. Returns those that had no waiting task. */
+const PLACE = `insert into lanes (id, handler, due_at, suspect) select id, handler, "dueAt", 0 from ${PLACES.from} order by id
+  on conflict (id) do update set due_at = excluded.due_at, suspect = 0 where lanes.boot is null and lanes.due_at is null
+  returning id`;
+const TASKS = rows({ bigint: 'event handler lane cursor dueAt', text: 'dead' });
+const ADD = `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at)
+  select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
+    case when dead is not null then "dueAt" end
+  from ${TASKS.from} on conflict do nothing returning event, handler, state`;
+const HELD = `select event, lane from tasks where handler = @handler and state = 0 and due_at = ${NEVER}
+  and cursor <= cast(@upTo as bigint) order by cursor limit ${RELEASED}`;
+const RELEASE = `update tasks set due_at = @now where handler = @handler and state = 0 and due_at = ${NEVER}
+  and event = any(cast(@events as bigint[]))`;
+
+export type Locked = { id: number; boot: number | null; claim: number | null };
+
+/** Call it before their tasks are read or changed. */
+export const lockLanes = (tx: Tx, ids: number[]): Promise<Locked[]> =>
+  tx.all(`select id, boot, claim from lanes where ${IDS} order by id for update`, { ids });
+
+/** Call it after every change to their waiting tasks. The lane of one task goes with it. */
+export function touchLocked(tx: Tx, ids: number[]): void {
+  if (ids.length > 0) tx.last(`update lanes set ${HEAD} where ${IDS} and boot is null`, { ids });
+  dropOwn(tx, ids);
+}
+
+function dropOwn(tx: Tx, lanes: number[]): void {
+  const ids = lanes.filter((id) => id < 0);
+  if (ids.length > 0) tx.last(`delete from lanes where ${IDS} and due_at is null and boot is null`, { ids });
+}
+
+/** Lanes have come as far as these cursors. If they are `freed`, their claims are over. */
+export function pass(tx: Tx, ends: { id: number; cursor: string }[], how?: 'freed'): void {
+  const highest = new Map<number, bigint>();
+  for (const { id, cursor } of ends) if (BigInt(cursor) >= (highest.get(id) ?? -1n)) highest.set(id, BigInt(cursor));
+  if (highest.size === 0) return;
+  const text = `update lanes set done_cursor = greatest(done_cursor, v.cursor)${how ? FREE : ''}
+    from ${ENDS.from} where lanes.id = v.id`;
+  tx.last(text, ENDS.of([...highest].map(([id, cursor]) => ({ id, cursor }))));
+  if (how) dropOwn(tx, [...highest.keys()]);
+}
+
+/** `dueAt`: of the lane's lowest new cursor. Resolves with the lanes that had waiting tasks: touch them afterwards. */
+export async function place(tx: Tx, places: Record<'id' | 'handler' | 'dueAt', number>[]): Promise<number[]> {
+  if (places.length === 0) return [];
+  const placed = new Set(idsOf(await tx.all<{ id: number }>(PLACE, PLACES.of(places))));
+  return idsOf(places).filter((id) => !placed.has(id));
+}
+
+/** New tasks come into their lanes. */
+export async function addTasks(
+  tx: Tx,
+  key: string,
+  list: (NewTask & { dueAt: number })[],
+  counts: Counts,
+): Promise<void> {
+  const tasks = list.map((task) => ({ ...task, lane: laneOf(key, task), cursor: task.cursor ?? '-1' }));
+  const heads = new Map<number, (typeof tasks)[number]>();
+  for (const task of tasks.filter(({ dead }) => dead === undefined))
+    if (BigInt(task.cursor) < BigInt(heads.get(task.lane)?.cursor ?? 2n ** 63n)) heads.set(task.lane, task);
+  const [busy, added] = await Promise.all([
+    place(
+      tx,
+      [...heads].map(([id, task]) => ({ ...task, id })),
+    ),
+    tx.all<{ handler: number; state: number }>(ADD, TASKS.of(tasks)),
+  ]);
+  for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead', 1);
+  // If a task was there already, it may be no head.
+  touchLocked(tx, added.length < tasks.length ? [...heads.keys()] : busy);
+}
+
+/** Tasks that wait for the watermark are due now, if it has reached them. `upTo` null: all. True: there are more. */
+export async function release(tx: Tx, handler: number, upTo: string | null, now: number): Promise<boolean> {
+  const tasks = await tx.all<{ event: number; lane: number }>(HELD, { handler, upTo: upTo ?? HIGHEST });
+  if (tasks.length === 0) return false;
+  const lanes = [...new Set(tasks.map(({ lane }) => lane))];
+  await lockLanes(tx, lanes);
+  await tx.run(RELEASE, { now, handler, events: tasks.map(({ event }) => event) });
+  touchLocked(tx, lanes);
+  return tasks.length === RELEASED;
+}

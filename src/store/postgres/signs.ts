@@ -1,0 +1,35 @@
+// Signs of life, once a second. Who gives them regularly judges those who do not.
+import type { Clock } from '../../base/clock.ts';
+import { judge, WEIGHT } from '../boots.ts';
+import { missLost } from '../handlers.ts';
+import type { Connections } from './connection.ts';
+import { IDS, idsOf } from './rows.ts';
+
+/** Between two signs. After a `gap`, signs are not regular. Without one for `lost`, a boot is judged. */
+const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000 };
+const STALE = `seen_at < now_ms() - ${SIGN_MS.lost}`;
+const SIGN = `with mine as (update boots set seen_at = now_ms() where id = @boot)
+  select id from boots where id <> @boot and ${STALE}`;
+
+export type Signs = (boot: number) => Promise<void>;
+
+export function createSigns(db: Connections, clock: Clock): Signs {
+  let signedAt = -Infinity;
+  /** Since when signs have come regularly. After a restart of the server, all signs are old. */
+  let since = -Infinity;
+  return async (boot) => {
+    if (clock.monotonic() - signedAt < SIGN_MS.apart) return;
+    const stale = await db.all<{ id: number }>(SIGN, { boot });
+    const now = clock.monotonic();
+    if (now - signedAt > SIGN_MS.gap) since = now;
+    signedAt = now;
+    if (stale.length === 0 || now - since < SIGN_MS.lost) return;
+    await db.write(async (tx) => {
+      const gone = await tx.all<{ id: number }>(`delete from boots where ${IDS} and ${STALE} returning id`, {
+        ids: idsOf(stale),
+      });
+      await judge(tx, idsOf(gone), WEIGHT.ofKit, clock.now());
+      await missLost(tx);
+    });
+  };
+}
