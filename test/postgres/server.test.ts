@@ -64,7 +64,7 @@ test('an instance that freezes while it receives holds up the others for 3 s', a
   const { promise: held, resolve: hold } = Promise.withResolvers<void>();
   const { promise: frozenUntil, resolve: thaw } = Promise.withResolvers<void>();
   const frozen = db.write(async (tx) => {
-    await tx.run(`select pg_advisory_xact_lock(${db.lockKey('ingest')}, 0)`);
+    await tx.lock('ingest');
     hold();
     await frozenUntil;
     await tx.run('select 1');

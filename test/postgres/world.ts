@@ -55,8 +55,8 @@ export class PostgresWorld extends AnyWorld {
     return this.store.db.all(sql);
   }
 
-  exec(sql: string): Promise<void> {
-    return this.store.db.script(sql);
+  async exec(sql: string): Promise<void> {
+    await this.store.db.write((tx) => tx.query(sql));
   }
 
   refuse(table: string, when: string): Promise<void> {

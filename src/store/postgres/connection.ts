@@ -1,12 +1,13 @@
 // The connections of one process to PostgreSQL, and its transactions. Statements are sent without waiting for those before
 // them. Names in their text become numbers.
-import { Pool, types as standard, type PoolClient, type QueryConfig, type QueryResult } from 'pg';
+import { Pool, type PoolClient, type QueryConfig, type QueryResult } from 'pg';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Change, Database, Values } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import type { SqlRow, SqlValue } from '../work.ts';
 import { faultOf, isRepeatable } from './fault.ts';
 import { lockLanes, touchLocked } from './lanes.ts';
+import { bound, numbered, types } from './values.ts';
 
 /** A frozen process loses its locks after 3 s. Others wait for them a little longer. */
 const LIMITS = {
@@ -34,23 +35,12 @@ const COUNT = `insert into state values (@name, @n) on conflict (name)
   do update set value = cast(cast(state.value as bigint) + cast(excluded.value as bigint) as text)`;
 const SET = 'insert into state values (@name, @value) on conflict (name) do update set value = excluded.value';
 
-/** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */
-const PARSERS = new Map<number, (text: string) => unknown>([
-  ...[21, 23, 700, 701, 1700].map((oid) => [oid, Number] as const),
-  [16, (text) => Number(text === 't')],
-  [17, standard.getTypeParser(17)],
-  [20, (text) => (Number.isSafeInteger(Number(text)) ? Number(text) : BigInt(text))],
-]);
-const types = { getTypeParser: ((oid: number) => PARSERS.get(oid) ?? String) as never };
-
 /** `extended`: one statement alone. */
-type Query = QueryConfig & { queryMode?: 'extended'; query_timeout?: number; rowMode?: 'array' };
+type Query = QueryConfig & { queryMode?: 'extended'; query_timeout?: number };
 
 export interface Tx extends Change {
   /** Its answer is not waited for before the commit is sent. If it fails, so does the transaction. */
   last(text: string, values?: Values): void;
-  /** Rows as arrays. */
-  tuples<Row>(text: string, values?: Values): Promise<Row[]>;
   /** As it is: several statements, or values by number. */
   query(config: string | Query): Promise<QueryResult>;
 }
@@ -112,11 +102,6 @@ export class Connections implements Database {
     return this.#transaction(`${SNAPSHOT}${more}`, work);
   }
 
-  /** Statements without values. */
-  async script(text: string): Promise<void> {
-    await this.#once((tx) => tx.query(text));
-  }
-
   /** Whether this process does what one process alone does, for all instances. It does so until its connection ends. */
   async leads(): Promise<boolean> {
     this.#lead ??= this.#takeLead();
@@ -125,8 +110,9 @@ export class Connections implements Database {
     return client !== null;
   }
 
-  /** The number of an advisory lock. */
-  lockKey = (what: string): string => `hashtext('${this.schema} ${what}')`;
+  /** An advisory lock until the transaction ends. `try`: the row says whether it is `mine`. */
+  lock = (what: string, n = '0', how: '' | 'try_' = ''): string =>
+    `select pg_${how}advisory_xact_lock(hashtext('${this.schema} ${what}'), ${n}) as mine`;
 
   async close(): Promise<void> {
     (await this.#lead?.catch(() => null))?.release(true);
@@ -135,7 +121,7 @@ export class Connections implements Database {
 
   async #takeLead(): Promise<PoolClient | null> {
     const client = await this.#pool.connect();
-    const { rows } = await client.query(`select pg_try_advisory_lock(${this.lockKey('lead')}) as mine`);
+    const { rows } = await client.query(this.lock('lead', '0', 'try_').replace('_xact', ''));
     if ((rows as { mine: number }[])[0]?.mine !== 1) {
       client.release();
       return null;
@@ -189,9 +175,9 @@ export class Connections implements Database {
   /** `sent`: what the transaction waits for before it is over. */
   #tx(client: PoolClient, query: Tx['query'], sent: Promise<QueryResult>[]): Tx {
     let limitMs = LIMITS.query_timeout;
-    const named = (text: string, values: Values = {}, more: Partial<Query> = {}): Promise<QueryResult> => {
+    const named = (text: string, values: Values = {}): Promise<QueryResult> => {
       const { names, ...prepared } = this.#prepare(text);
-      return query({ ...prepared, ...more, values: names.map((name) => bound(values[name])) });
+      return query({ ...prepared, values: names.map((name) => bound(values[name])) });
     };
     const last: Tx['last'] = (text, values) => void sent.push(named(text, values));
     const tx: Tx = {
@@ -199,16 +185,13 @@ export class Connections implements Database {
       all: async <Row>(text: string, values?: Values) => (await named(text, values)).rows as Row[],
       get: async <Row>(text: string, values?: Values) => (await named(text, values)).rows[0] as Row | undefined,
       run: async (text, values) => (await named(text, values)).rowCount ?? 0,
-      tuples: async <Row>(text: string, values?: Values) =>
-        (await named(text, values, { rowMode: 'array' })).rows as Row[],
       last,
       query,
       lock: async (what) => {
-        if (typeof what !== 'string') return void (await lockLanes(tx, [...what]));
-        if (what === 'setup') limitMs = SETUP_MS;
         const patience = what === 'setup' ? 'set local lock_timeout = 0; set local statement_timeout = 0; ' : '';
-        const text = `${patience}select pg_advisory_xact_lock(${this.lockKey(what)}, 0)`;
-        await query({ text, query_timeout: limitMs });
+        if (patience) limitMs = SETUP_MS;
+        if (typeof what !== 'string') await lockLanes(tx, [...what]);
+        else await query({ text: `${patience}${this.lock(what)}`, query_timeout: limitMs });
       },
       touch: async (lanes) =>
         touchLocked(
@@ -235,26 +218,6 @@ export class Connections implements Database {
     this.#prepared.set(text, known);
     return known;
   }
-}
-
-/** Quoted text and comments stay as they are. */
-const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|@(\w+)/g;
-
-function numbered(text: string): { text: string; names: string[] } {
-  const names: string[] = [];
-  const replaced = text.replaceAll(TOKEN, (token, name?: string) => {
-    if (name === undefined) return token;
-    if (!names.includes(name)) names.push(name);
-    return `$${names.indexOf(name) + 1}`;
-  });
-  return { text: replaced, names };
-}
-
-/** Text cannot hold a NUL there. */
-function bound(value: unknown): unknown {
-  if (typeof value === 'string') return value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
-  if (typeof value === 'boolean') return Number(value);
-  return Array.isArray(value) ? value.map(bound) : value;
 }
 
 function refuse(error: unknown): never {

@@ -19,10 +19,9 @@ const STATE = "select name, value from state where name in ('floor', 'watermark'
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
     deliveries, body is null as erased, case when cardinality(cast(@ids as text[])) > 0 then body end as body
   from events where cursor = any(cast(@cursors as bigint[])) or id = any(cast(@ids as text[]))`;
-/** The bodies are one value, because an array of them would cost more. */
-const NEW = rows({ bigint: 'cursor createdAt origin origins deliveries', text: 'id type session', int: 'at bytes' });
+const NEW = rows({ bigint: 'cursor createdAt origin origins deliveries', text: 'id type session', bytea: 'body' });
 const INSERT = `insert into events (cursor, id, type, session, created_at, received_at, origin, origins, deliveries, body)
-  select cursor, id, type, session, "createdAt", @now, origin, origins, deliveries, substring(cast(@bodies as bytea) from at for bytes)
+  select cursor, id, type, session, "createdAt", @now, origin, origins, deliveries, body
   from ${NEW.from} order by n returning seq`;
 const CHANGED = rows({ bigint: 'seq cursor createdAt origins deliveries', text: 'id session' });
 const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v."createdAt",
@@ -93,14 +92,7 @@ interface Batch {
 
 /** `isAsked`: the rows get their numbers. */
 async function insert(tx: Tx, added: Row[], now: number, isAsked: boolean): Promise<void> {
-  let at = 1;
-  const placed = added.map((row) => {
-    const bytes = row.body?.length ?? 0;
-    at += bytes;
-    return { ...row, at: at - bytes, bytes };
-  });
-  const bodies = Buffer.concat(added.flatMap(({ body }) => body ?? []));
-  const values = { ...NEW.of(placed), bodies, now };
+  const values = { ...NEW.of(added), now };
   if (!isAsked) return tx.last(INSERT, values);
   const seqs = await tx.all<{ seq: number }>(INSERT, values);
   for (const [n, row] of added.entries()) row.seq = seqs[n]?.seq ?? 0;

@@ -11,12 +11,12 @@ const HEAD = `(due_at, suspect) = (select due_at, cast(crashes > 0 as int) from 
   order by cursor limit 1)`;
 const FREE = `, boot = null, claim = null, claimed_to = null, ${HEAD}`;
 const ENDS = rows({ bigint: 'id cursor' });
-const PLACES = rows({ bigint: 'id handler dueAt' });
+export const TASKS = rows({ bigint: 'event handler lane cursor dueAt', text: 'dead' });
 /** Makes lanes that are missing, and locks all. Returns those that had no waiting task. */
-const PLACE = `insert into lanes (id, handler, due_at, suspect) select id, handler, "dueAt", 0 from ${PLACES.from} order by id
+export const PLACE = `insert into lanes (id, handler, due_at, suspect)
+  select distinct on (lane) lane, handler, "dueAt", 0 from ${TASKS.from} where dead is null order by lane, cursor
   on conflict (id) do update set due_at = excluded.due_at, suspect = 0 where lanes.boot is null and lanes.due_at is null
   returning id`;
-const TASKS = rows({ bigint: 'event handler lane cursor dueAt', text: 'dead' });
 const ADD = `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at)
   select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
     case when dead is not null then "dueAt" end
@@ -45,20 +45,11 @@ function dropOwn(tx: Tx, lanes: number[]): void {
 
 /** Lanes have come as far as these cursors. If they are `freed`, their claims are over. */
 export function pass(tx: Tx, ends: { id: number; cursor: string }[], how?: 'freed'): void {
-  const highest = new Map<number, bigint>();
-  for (const { id, cursor } of ends) if (BigInt(cursor) >= (highest.get(id) ?? -1n)) highest.set(id, BigInt(cursor));
-  if (highest.size === 0) return;
+  if (ends.length === 0) return;
   const text = `update lanes set done_cursor = greatest(done_cursor, v.cursor)${how ? FREE : ''}
-    from ${ENDS.from} where lanes.id = v.id`;
-  tx.last(text, ENDS.of([...highest].map(([id, cursor]) => ({ id, cursor }))));
-  if (how) dropOwn(tx, [...highest.keys()]);
-}
-
-/** `dueAt`: of the lane's lowest new cursor. Resolves with the lanes that had waiting tasks: touch them afterwards. */
-export async function place(tx: Tx, places: Record<'id' | 'handler' | 'dueAt', number>[]): Promise<number[]> {
-  if (places.length === 0) return [];
-  const placed = new Set(idsOf(await tx.all<{ id: number }>(PLACE, PLACES.of(places))));
-  return idsOf(places).filter((id) => !placed.has(id));
+    from (select id, max(cursor) as cursor from ${ENDS.from} group by id) v where lanes.id = v.id`;
+  tx.last(text, ENDS.of(ends));
+  if (how) dropOwn(tx, idsOf(ends));
 }
 
 /** New tasks come into their lanes. */
@@ -69,19 +60,18 @@ export async function addTasks(
   counts: Counts,
 ): Promise<void> {
   const tasks = list.map((task) => ({ ...task, lane: laneOf(key, task), cursor: task.cursor ?? '-1' }));
-  const heads = new Map<number, (typeof tasks)[number]>();
-  for (const task of tasks.filter(({ dead }) => dead === undefined))
-    if (BigInt(task.cursor) < BigInt(heads.get(task.lane)?.cursor ?? 2n ** 63n)) heads.set(task.lane, task);
-  const [busy, added] = await Promise.all([
-    place(
-      tx,
-      [...heads].map(([id, task]) => ({ ...task, id })),
-    ),
-    tx.all<{ handler: number; state: number }>(ADD, TASKS.of(tasks)),
+  const values = TASKS.of(tasks);
+  const [free, added] = await Promise.all([
+    tx.all<{ id: number }>(PLACE, values),
+    tx.all<{ handler: number; state: number }>(ADD, values),
   ]);
   for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead', 1);
   // If a task was there already, it may be no head.
-  touchLocked(tx, added.length < tasks.length ? [...heads.keys()] : busy);
+  const isDue = new Set(added.length < tasks.length ? [] : idsOf(free));
+  touchLocked(
+    tx,
+    [...new Set(tasks.map(({ lane }) => lane))].filter((id) => !isDue.has(id)),
+  );
 }
 
 /** Tasks that wait for the watermark are due now, if it has reached them. `upTo` null: all. True: there are more. */

@@ -1,6 +1,7 @@
 // The store on PostgreSQL. Any number of kits works on it. Whoever opens it creates its tables.
 import { readFileSync } from 'node:fs';
 import { systemClock, type Clock } from '../../base/clock.ts';
+import { eventsOf } from '../rows.ts';
 import { createShared } from '../shared.ts';
 import { StoreError, type Store } from '../store.ts';
 import type { SqlRow } from '../work.ts';
@@ -25,22 +26,20 @@ export type PostgresStore = Store & { db: Connections };
 export async function openPostgres(url: string, options: PostgresOptions = {}): Promise<PostgresStore> {
   const { instance = 'kit', clock = systemClock, connections: max = 10 } = options;
   const db = new Connections(url, { max, clock });
-  try {
-    const laneKey = await create(db);
-    const turns = new Turns(db, { clock, instance, laneKey, signs: createSigns(db, clock) });
-    const work: Store['work'] = {
-      ...createShared(db, clock, instance),
-      look: (handlers) => turns.look(handlers),
-      turn: (turn) => turns.turn(turn),
-      events: (seqs) => turns.events(seqs),
-      read: (text, values) =>
-        db.read(async (tx) => (await tx.query({ text, values, queryMode: 'extended' })).rows as SqlRow[], ANY_PLAN),
-    };
-    return { db, ingest: createIngest(db, clock), work, close: () => void db.close().catch(() => {}) };
-  } catch (error) {
+  const laneKey = await create(db).catch(async (error: unknown) => {
     await db.close();
     throw error;
-  }
+  });
+  const turns = new Turns(db, { clock, instance, laneKey, signs: createSigns(db, clock) });
+  const work: Store['work'] = {
+    ...createShared(db, clock, instance),
+    look: (handlers) => turns.look(handlers),
+    turn: (turn) => turns.turn(turn),
+    events: (seqs) => eventsOf(db, seqs),
+    read: (text, values) =>
+      db.read(async (tx) => (await tx.query({ text, values, queryMode: 'extended' })).rows as SqlRow[], ANY_PLAN),
+  };
+  return { db, ingest: createIngest(db, clock), work, close: () => void db.close().catch(() => {}) };
 }
 
 /** The tables are those of SQLite, with the names of this one's types. Resolves with the key that hides lanes' names. */
@@ -74,10 +73,6 @@ const TYPES: [RegExp, string][] = [
 ];
 
 async function createTables(tx: Tx, schema: string): Promise<void> {
-  const { rows } = await tx.query("select current_setting('server_encoding') as encoding");
-  const { encoding } = rows[0] as { encoding: string };
-  if (encoding !== 'UTF8')
-    throw new StoreError('damaged', `the database has the encoding ${encoding}: create one with UTF8`);
   const [tables = '', more] = ['../sqlite/schema.sql', 'schema.sql'].map((name) =>
     readFileSync(new URL(name, import.meta.url), 'utf8'),
   );

@@ -4,7 +4,7 @@ import type { Counts } from '../counts.ts';
 import { ownLane } from '../lanes.ts';
 import type { Claim, Ended, Outcome } from '../work.ts';
 import type { Tx } from './connection.ts';
-import { lockLanes, pass, place, touchLocked } from './lanes.ts';
+import { lockLanes, pass, PLACE, TASKS, touchLocked } from './lanes.ts';
 import { idsOf, rows } from './rows.ts';
 
 const STATE = { again: 0, done: 1, skipped: 2, dead: 3 };
@@ -46,7 +46,7 @@ export async function settle(tx: Tx, ended: Ended[], now: number, counts: Counts
   const failed = changed.filter(({ state, spent }) => state === STATE.dead || (state === 0 && spent === 1));
   if (failed.length > 0) tx.last(ADD_ATTEMPTS, { ...FAILURES.of(failed), now });
   const aside = changed.filter(({ id, from }) => id !== from);
-  await place(tx, aside);
+  if (aside.length > 0) tx.last(PLACE, TASKS.of(aside.map((one) => ({ ...one, lane: one.id }))));
   // The process may have died before: it is a suspect there, too.
   touchLocked(tx, idsOf(aside));
   const over = new Set(held.flatMap(({ claim, free }) => (free ? claim.lane : [])));

@@ -5,7 +5,7 @@ import { checkBoot, giveBack } from '../boots.ts';
 import { Counts } from '../counts.ts';
 import { chainsOf, dueAt, NEVER, type Chains, type Head } from '../lanes.ts';
 import { eventsOf, seqsOf } from '../rows.ts';
-import type { HandlerRow, Look, Room, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
+import type { HandlerRow, Look, Room, Turn, TurnResult, WorkStore } from '../work.ts';
 import type { Connections, Tx } from './connection.ts';
 import { addTasks, release } from './lanes.ts';
 import { rows } from './rows.ts';
@@ -28,8 +28,8 @@ const PAGES = `select seq, coalesce(octet_length(body), 0) as bytes from events 
 /** A lane is locked in one statement, and its tasks are read in the next: together they would be those of before. */
 const LANES = `select id from lanes where handler = @handler and suspect = @suspect and due_at <= @upTo
   order by due_at limit @tasks for update skip locked`;
-const HEADS = `select l.id, t.event, cast(t.cursor as text),
-    cast(t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor) as int), t.due_at, t.crashes, t.attempts, t.failed_at, t.notes
+const HEADS = `select l.id, t.event, cast(t.cursor as text) as cursor,
+    cast(t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor) as int) as late, t.due_at, t.crashes, t.attempts, t.failed_at, t.notes
   from unnest(cast(@lanes as bigint[])) with ordinality as v (id, n) join lanes l on l.id = v.id cross join lateral
     (select * from tasks where lane = l.id and state = 0 order by cursor limit @chain) t order by v.n, t.cursor`;
 const CLAIMS = rows({ bigint: 'lane claim to' });
@@ -51,7 +51,7 @@ export interface TurnParts {
   signs: Signs;
 }
 
-export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
+export class Turns implements Pick<WorkStore, 'look' | 'turn'> {
   readonly #db: Connections;
   readonly #parts: TurnParts;
   /** A claim may have been committed without an answer. */
@@ -79,10 +79,6 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
       });
       return { watermark: JSON.parse(watermark ?? 'null'), newest, handlers, pages: new Map(await Promise.all(pages)) };
     });
-  }
-
-  events(seqs: number[]): Promise<StoredEvent[]> {
-    return eventsOf(this.#db, seqs);
   }
 
   async turn(turn: Turn): Promise<TurnResult> {
@@ -116,14 +112,14 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
 
   /** A handler that another instance fans out for is left to it. */
   async #fanOut(tx: Tx, { fanOut, rooms }: Turn, counts: Counts): Promise<void> {
-    const key = this.#db.lockKey('fan-out');
+    const lock = this.#db.lock('fan-out', 'cast(@handler as int)', 'try_');
     const mine = fanOut.map(async ({ handler, from }) => {
       // The position is read once the lock is held, and nobody forgets the handler now.
-      const [lock, known] = await Promise.all([
-        tx.get<{ mine: 0 | 1 }>(`select pg_try_advisory_xact_lock(${key}, cast(@handler as int)) as mine`, { handler }),
+      const [held, known] = await Promise.all([
+        tx.get<{ mine: 0 | 1 }>(lock, { handler }),
         tx.get<{ position: number }>('select position from handlers where id = @handler for key share', { handler }),
       ]);
-      return lock?.mine === 1 && known?.position === from;
+      return held?.mine === 1 && known?.position === from;
     });
     const isMine = await Promise.all(mine);
     const taken = fanOut.filter((_, n) => isMine[n]);
@@ -192,7 +188,8 @@ export class Turns implements Pick<WorkStore, 'look' | 'turn' | 'events'> {
     const { handler, chain, tasks } = room;
     const found = tasks > 0 ? await tx.all<{ id: number }>(LANES, { handler, suspect, upTo, tasks }) : [];
     const lanes = found.map(({ id }) => id);
-    const heads = lanes.length > 0 ? await tx.tuples<Head>(HEADS, { lanes, chain }) : [];
+    const heads =
+      lanes.length > 0 ? (await tx.all<object>(HEADS, { lanes, chain })).map((row) => Object.values(row) as Head) : [];
     const chains = chainsOf(heads, room, { boot, first: number, upTo });
     const claims = chains.claims.map((one, n) => ({ ...one, to: chains.ends[n] }));
     if (claims.length > 0) tx.last(CLAIM, { ...CLAIMS.of(claims), boot });

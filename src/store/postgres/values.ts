@@ -1,0 +1,32 @@
+// Values and rows as PostgreSQL's driver gives and takes them, and names in the text of a statement.
+import { types as standard } from 'pg';
+
+/** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */
+const PARSERS = new Map<number, (text: string) => unknown>([
+  ...[21, 23, 700, 701, 1700].map((oid) => [oid, Number] as const),
+  [16, (text) => Number(text === 't')],
+  [17, standard.getTypeParser(17)],
+  [20, (text) => (Number.isSafeInteger(Number(text)) ? Number(text) : BigInt(text))],
+]);
+export const types = { getTypeParser: ((oid: number) => PARSERS.get(oid) ?? String) as never };
+
+/** Quoted text and comments stay as they are. */
+const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|@(\w+)/g;
+
+/** Names become numbers. */
+export function numbered(text: string): { text: string; names: string[] } {
+  const names: string[] = [];
+  const replaced = text.replaceAll(TOKEN, (token, name?: string) => {
+    if (name === undefined) return token;
+    if (!names.includes(name)) names.push(name);
+    return `$${names.indexOf(name) + 1}`;
+  });
+  return { text: replaced, names };
+}
+
+/** Text cannot hold a NUL there. */
+export function bound(value: unknown): unknown {
+  if (typeof value === 'string') return value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
+  if (typeof value === 'boolean') return Number(value);
+  return Array.isArray(value) ? value.map(bound) : value;
+}
