@@ -63,7 +63,7 @@ export const schema = z.object({
   BODY_LIMIT_BYTES: whole(1_024, 2 ** 28, 12_582_912),
   DATABASE_URL: z
     .string()
-    .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
+    .regex(/^(sqlite:.|postgres(ql)?:\/\/.)/, 'must be sqlite:<path of the file> or postgres://…?schema=<name>')
     .default('sqlite:data/events.db'),
   API_BASE_URL: url("the service's, ending in /v1", /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
@@ -93,8 +93,8 @@ export const schema = z.object({
 });
 
 export type Config = z.infer<typeof schema> & {
-  /** The absolute path of the store's file. */
-  storePath: string;
+  /** The absolute path of the store's file. Null: the store is on PostgreSQL. */
+  storePath: string | null;
   handlersDir: string;
 };
 
@@ -147,11 +147,12 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
   faults.push(...faultsBetween(without.includes('OPS_TOKEN') ? { ...values, OPS_HOST: undefined } : values));
   const own = faults.filter((fault) => !without.some((name) => fault.startsWith(name)));
   if (!parsed.data || own.length > 0) throw new ConfigError(own);
-  const path = resolve(parsed.data.DATABASE_URL.slice('sqlite:'.length));
+  const [, file] = parsed.data.DATABASE_URL.split(/^sqlite:/);
+  const path = file === undefined ? null : resolve(file);
   return {
     ...parsed.data,
     // DATABASE_URL may name a link, but SQLite's other files are beside the real file.
-    storePath: orUndefined(() => realpathSync(path)) ?? path,
+    storePath: path && (orUndefined(() => realpathSync(path)) ?? path),
     handlersDir: resolve(parsed.data.HANDLERS_DIR),
   };
 }

@@ -41,6 +41,7 @@ let known: string[] = [];
 /** Masks the secrets of this environment until the process ends, also after a reload has replaced them. */
 export function maskFromNowOn(values: Env): void {
   const secrets = SECRETS.flatMap((name) => values[name]?.split(/[\s,]+/) ?? []);
+  secrets.push(URL.parse(values['DATABASE_URL'] ?? '')?.password ?? '');
   const texts = secrets.filter((secret) => secret.length >= SHORTEST);
   // A log line is JSON: in it, some characters of a secret are escaped.
   const all = new Set([...known, ...texts, ...texts.map((secret) => JSON.stringify(secret).slice(1, -1))]);

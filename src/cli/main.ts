@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
-import { ConfigError, loadConfig, loadConfigOfRun, readEnv } from '../config.ts';
+import { ConfigError, loadConfig, loadConfigOfRun, readEnv, type Config } from '../config.ts';
 import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
 import {
@@ -14,8 +14,7 @@ import {
   type Operation,
   type OperationContext,
 } from '../operations/define.ts';
-import { openForPeople } from '../operations/store/open.ts';
-import { openSqlite } from '../store/sqlite/open.ts';
+import { openStore } from '../operations/store/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION } from '../version.ts';
 import { restore } from './restore.ts';
@@ -76,22 +75,21 @@ async function run(operation: Operation, given: string[]): Promise<number> {
   const { args, json } = read(operation, given);
   const asked = checked(operation, args);
   // Only DATABASE_URL is read, so that a fault of another variable does not hide the store.
-  const path = (): string => loadConfigOfRun({ DATABASE_URL: readEnv()['DATABASE_URL'] }).storePath;
-  const store = OPERATIONS.includes(operation) ? open(path()) : undefined;
-  const own = { clock, disk: () => diskOf(path()), version: VERSION, config: () => loadConfig(readEnv()) };
-  const result = await operation.run(
-    { ...(store && { db: openForPeople(store.db) }), ...own } as OperationContext,
-    asked,
-  );
-  store?.close();
+  const where = (): Config => loadConfigOfRun({ DATABASE_URL: readEnv()['DATABASE_URL'] });
+  const opened = OPERATIONS.includes(operation) ? await open(where()) : undefined;
+  const own = { clock, disk: () => diskOf(where().storePath), version: VERSION, config: () => loadConfig(readEnv()) };
+  const result = await operation.run({ ...(opened && { db: opened.db }), ...own } as OperationContext, asked);
+  opened?.store.close();
   const text = textOf(operation.show ? operation.show(result) : result);
   const code = operation.fails?.(result) ? EXIT.failed : EXIT.done;
   return say(shown(json ? JSON.stringify(result, null, 2) : text), code);
 }
 
-function open(path: string): ReturnType<typeof openSqlite> {
-  if (!existsSync(path)) throw new ConfigError([`there is no store at ${path}: see DATABASE_URL, or npm start`]);
-  return openSqlite(path, { busyMs: BUSY_MS });
+function open(where: Config): ReturnType<typeof openStore> {
+  const { storePath: path } = where;
+  if (path !== null && !existsSync(path))
+    throw new ConfigError([`there is no store at ${path}: see DATABASE_URL, or npm start`]);
+  return openStore(where, { busyMs: BUSY_MS });
 }
 
 async function main([name, ...rest]: string[]): Promise<number> {

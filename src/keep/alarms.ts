@@ -17,7 +17,8 @@ const AGAIN_MS = 60_000;
 
 type Standing = Alarm & { postedAt: number | null };
 
-export function diskOf(file: string): Disk {
+export function diskOf(file: string | null): Disk {
+  if (file === null) return { logBytes: 0, freeBytes: Infinity };
   const { bavail, bsize } = statfsSync(dirname(file));
   return { logBytes: logBytes(file), freeBytes: bavail * bsize };
 }

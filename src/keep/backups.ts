@@ -11,7 +11,7 @@ export function createBackups({ db, config, log }: Keep): Step {
   let failedAt = -Infinity;
   return async () => {
     const last = backupOf(await readFacts(db));
-    if (folder === undefined) {
+    if (folder === undefined || storePath === null) {
       if (last) await tell(db, 'backup', null);
       return Infinity;
     }

@@ -6,22 +6,24 @@ import { describe, EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import { loadConfig } from '../config.ts';
-import { openForPeople, tell } from '../operations/store/open.ts';
+import { openStore, tell } from '../operations/store/open.ts';
+import type { Reconciler } from '../reconcile/reconciler.ts';
 import { startOps } from '../ops/server.ts';
 import { say } from '../processes/channel.ts';
 import { beginChild, onOrders } from '../processes/child.ts';
 import { StoreError } from '../store/store.ts';
-import { Db } from '../store/sqlite/database.ts';
-import { openSqlite } from '../store/sqlite/open.ts';
 import { createAlarms } from './alarms.ts';
 import { createBackups } from './backups.ts';
 import { createBallast, makeRoom } from './ballast.ts';
 import { createCheckpoints } from './checkpoint.ts';
+import type { Step } from './keep.ts';
 import { createPruning } from './prune.ts';
 import { createSamples } from './samples.ts';
 
 /** The wait after a fault of the store. */
 const FAULT_MS = 1_000;
+/** An instance that does not lead asks again after this time. */
+const FOLLOW_MS = 5_000;
 /** The wait before the ops port is tried again. */
 const OPS_MS = 10_000;
 
@@ -29,31 +31,34 @@ beginChild();
 const config = loadConfig(process.env);
 const log = createLog('keep', config.LOG_LEVEL);
 const path = config.storePath;
-const store = openSqlite(path);
-const db = openForPeople(store.db, new Db(path, { readonly: true }));
+const { store, db } = await openStore(config, { reader: true });
 const parts = { db, config, log };
 
 /** A fault of the store is temporary, or `receive` reports it. */
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
-  if (error.code === 'full') makeRoom(path);
+  if (error.code === 'full' && path !== null) makeRoom(path);
   log.warn({ code: error.code, why: describe(error).message }, 'the store fails: trying again');
   return FAULT_MS;
 }
 
-const loops = [
-  createCheckpoints(path, db),
-  createPruning(parts),
-  createSamples(parts),
-  createAlarms(parts),
-  createBallast(path),
-  createBackups(parts),
-].map((step) => startLoop(step, recover));
-const reconciler = config.API_KEY
-  ? new (await import('../reconcile/reconciler.ts')).Reconciler({ ingest: store.ingest, db, config, clock, log })
-  : undefined;
-if (!reconciler)
-  await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
+const ofFile = path === null ? [] : [createCheckpoints(path, db), createBallast(path)];
+const ofOne = [createPruning(parts), createSamples(parts), createAlarms(parts), createBackups(parts), reconcile];
+const alone =
+  (step: Step): Step =>
+  async () =>
+    (await db.leads()) ? step() : FOLLOW_MS;
+const loops = [...ofFile, ...ofOne.map(alone)].map((step) => startLoop(step, recover));
+let reconciler: Reconciler | undefined;
+
+async function reconcile(): Promise<number> {
+  if (config.API_KEY) {
+    const { Reconciler: Reading } = await import('../reconcile/reconciler.ts');
+    reconciler = new Reading({ ingest: store.ingest, db, config, clock, log });
+  } else await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
+  return Infinity;
+}
+
 let ops: Server | undefined;
 // The previous `keep` may still hold the port.
 const opening = startLoop(async () => {

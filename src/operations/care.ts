@@ -46,6 +46,7 @@ export const backup = define({
   access: 'change',
   async run({ db, clock, config }) {
     const { storePath, BACKUP_DIR: folder } = config();
+    if (storePath === null) throw new Refused('a store on PostgreSQL is backed up by its server, as by pg_dump');
     if (folder === undefined) throw new Refused('say where: set BACKUP_DIR');
     const at = clock.now();
     const file = await copyStore(storePath, folder, at);

@@ -15,8 +15,9 @@ export type Report =
   /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };
 
-/** What `run` gets as JSON. New handlers begin after event `newest`. `without`: files that ended a process, and how. */
+/** What `run` gets as JSON. `instance`: the kit, as no other that runs is named. New handlers begin after event `newest`. `without`: files that ended a process, and how. */
 export interface RunArgs {
+  instance: string;
   role: 'live' | `suspect-${number}`;
   restart: boolean;
   newest: number;

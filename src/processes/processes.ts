@@ -22,6 +22,7 @@ const INSPECT = process.argv.filter((arg) => arg.startsWith('--inspect='));
 
 export interface ProcessesOptions {
   env: () => Env;
+  instance: string;
   /** The number of the newest event at the start or reload. */
   newest: () => number;
   log: Logger;
@@ -92,10 +93,10 @@ export class Processes {
   }
 
   #runAs(role: RunArgs['role']): SupervisedOptions {
-    const { env, newest, log } = this.#options;
+    const { env, instance, newest, log } = this.#options;
     const args = (again: boolean): string[] => {
       const restart = again || role !== 'live';
-      return [JSON.stringify({ role, restart, newest: newest(), without: this.#without } satisfies RunArgs)];
+      return [JSON.stringify({ instance, role, restart, newest: newest(), without: this.#without } satisfies RunArgs)];
     };
     const name = role === 'live' ? 'run' : role;
     const node = [...NODE.run, ...(role === 'live' ? INSPECT : [])];

@@ -1,15 +1,16 @@
 // The main process: it takes the store, answers deliveries, and watches the processes beside it.
 import { flushCompileCache } from 'node:module';
 import type { AddressInfo } from 'node:net';
+import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
-import { ConfigError, loadConfig, readEnv } from '../config.ts';
+import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
 import { Processes } from './processes.ts';
 import { createReceiver } from '../receive/receiver.ts';
 import { listen } from '../receive/server.ts';
-import { takeStore } from '../store/sqlite/open.ts';
+import { takeStore, type Taken } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION as version } from '../version.ts';
 
@@ -28,11 +29,12 @@ async function start(): Promise<void> {
   let env = readEnv();
   const config = loadConfig(env);
   const log = createLog('receive', config.LOG_LEVEL);
-  const taken = takeStore(config.storePath);
-  let newest = taken.newest();
+  const taken = await take(config);
+  let newest = await taken.newest();
+  const instance = `${hostname()}-${process.pid}-${clock.now()}`;
   let isReplaced = false;
   let stopping = false;
-  const processes = new Processes({ env: () => env, newest: () => newest, log });
+  const processes = new Processes({ env: () => env, instance, newest: () => newest, log });
   const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced };
   const receiver = createReceiver({ ...taken, config, clock, log, ...wiring });
   await listen(receiver.server, 'PORT', config.PORT, config.HOST);
@@ -62,7 +64,7 @@ async function start(): Promise<void> {
     await Promise.race([receiver.drain(), sleep(DRAIN_MS)]);
     receiver.set('kit', { at: 0 });
     await Promise.race([receiver.flush(), sleep(DRAIN_MS)]);
-    taken.release();
+    await taken.release();
     process.exit(EXIT.done);
   }
 
@@ -76,13 +78,22 @@ async function start(): Promise<void> {
       if (!(error instanceof ConfigError)) throw error;
       return log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
     }
-    newest = taken.newest();
+    newest = await taken.newest();
     await processes.reload();
     log.info('reloaded; changes of DATABASE_URL and of the public listener need a restart');
   }
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;
-  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath }, 'ready for deliveries');
+  log.info(
+    { pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath ?? 'PostgreSQL' },
+    'ready for deliveries',
+  );
+}
+
+async function take({ storePath, DATABASE_URL }: Config): Promise<Taken> {
+  if (storePath !== null) return takeStore(storePath);
+  const { takePostgres } = await import('../store/postgres/open.ts');
+  return takePostgres(DATABASE_URL);
 }
 
 function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {

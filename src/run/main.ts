@@ -9,9 +9,8 @@ import { loadConfigOfRun } from '../config.ts';
 import { say, type RunArgs } from '../processes/channel.ts';
 import { beginChild, onOrders } from '../processes/child.ts';
 import { createService } from '../service/service.ts';
-import { openSqlite } from '../store/sqlite/open.ts';
 import type { HandlerFile, TurnResult } from '../store/work.ts';
-import { openForPeople } from '../operations/store/open.ts';
+import { openStore } from '../operations/store/open.ts';
 import { createReruns } from '../operations/store/reruns.ts';
 import type { Planner } from './fan-out.ts';
 import { loadHandlers, type Loaded } from './load.ts';
@@ -43,8 +42,8 @@ const { handlers, files } = await loadHandlers(config.handlersDir, {
 });
 // While a developer is at a breakpoint, the attempt must not time out.
 if (inspectorUrl() !== undefined) for (const handler of handlers) handler.timeoutMs = 86_400_000;
-const store = openSqlite(config.storePath);
-const reruns = createReruns(openForPeople(store.db), clock);
+const { store, db } = await openStore(config, args);
+const reruns = createReruns(db, clock);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
 if (judged.suspects > 0)
   log.warn(judged, 'tasks that ran when their process died run again, each in a process of its own');

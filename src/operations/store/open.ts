@@ -1,7 +1,10 @@
 // The store for people and upkeep: it runs SQL that SQLite and PostgreSQL both know.
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { databaseOf } from '../../store/sqlite/change.ts';
-import { BLOCKING_MS, type Db } from '../../store/sqlite/database.ts';
+import type { Config } from '../../config.ts';
+import { BLOCKING_MS, Db } from '../../store/sqlite/database.ts';
+import { openSqlite } from '../../store/sqlite/open.ts';
+import type { Store } from '../../store/store.ts';
 import type { Database } from '../../store/sql.ts';
 
 export interface PeopleStore extends Database {
@@ -11,6 +14,8 @@ export interface PeopleStore extends Database {
    * bytes of the WAL file, which may be larger. Null: a writer or reader was in the way.
    */
   checkpoint: (how: 'passive' | 'restart' | 'truncate') => Promise<number | null>;
+  /** Of all instances on a store, one does what only one may do. */
+  leads: () => Promise<boolean>;
 }
 
 /** `restart` and `truncate` wait this long for writers and readers. */
@@ -23,6 +28,7 @@ export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClo
   return {
     ...databaseOf(db, reading),
     clock,
+    leads: async () => true,
     checkpoint: (how) =>
       db.query(() => {
         db.raw.pragma(`busy_timeout = ${CHECKPOINT_MS}`);
@@ -31,6 +37,20 @@ export function openForPeople(db: Db, reading: Db = db, clock: Clock = systemClo
         return result?.busy === 0 ? result.log * FRAME_BYTES : null;
       }),
   };
+}
+
+/** Opens the store of DATABASE_URL. `reader`: on SQLite, reads have a connection of their own. */
+export async function openStore(
+  { storePath: path, DATABASE_URL: url }: Pick<Config, 'storePath' | 'DATABASE_URL'>,
+  { reader = false, ...options }: { reader?: boolean; busyMs?: number; instance?: string } = {},
+): Promise<{ store: Store; db: PeopleStore }> {
+  if (path === null) {
+    const { openPostgres } = await import('../../store/postgres/open.ts');
+    const store = await openPostgres(url, options);
+    return { store, db: store.db };
+  }
+  const store = openSqlite(path, options);
+  return { store, db: openForPeople(store.db, reader ? new Db(path, { readonly: true }) : store.db) };
 }
 
 /** Stores a value under this name, for other processes to read. */

@@ -72,14 +72,14 @@ function create(db: Db): void {
 export interface Taken {
   store: Pick<Store, 'ingest'>;
   /** The `seq` of the newest event. */
-  newest: () => number;
+  newest: () => number | Promise<number>;
   /** Whether the file is still the one that was opened. */
   check: () => 'ok' | 'replaced';
   /** When the disk is full: deletes the reserve file beside the store. */
   makeRoom: () => void;
   /** After a disk fault, when the connection may hold pages that were never written. */
   reopen: () => void;
-  release: () => void;
+  release: () => void | Promise<void>;
 }
 
 /** Throws StoreError, with a message for people. */
