@@ -1,5 +1,6 @@
 // The processes beside the main one: `run`, `keep`, and up to eight more of `run` for suspects (tasks whose process died).
-import { totalmem } from 'node:os';
+import { randomUUID } from 'node:crypto';
+import { hostname, totalmem } from 'node:os';
 import { envOfRun } from '../base/secrets.ts';
 import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
@@ -9,6 +10,7 @@ import { Supervised, type SupervisedOptions } from './supervised.ts';
 /** How long processes have to stop. With the drain of the server, a stop takes about 9 s. */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
+const INSTANCE = `${hostname()} ${randomUUID()}`;
 /** If `run` takes more memory than this, it is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const NODE = {
@@ -22,7 +24,6 @@ const INSPECT = process.argv.filter((arg) => arg.startsWith('--inspect='));
 
 export interface ProcessesOptions {
   env: () => Env;
-  instance: string;
   /** The number of the newest event at the start or reload. */
   newest: () => number;
   log: Logger;
@@ -93,10 +94,18 @@ export class Processes {
   }
 
   #runAs(role: RunArgs['role']): SupervisedOptions {
-    const { env, instance, newest, log } = this.#options;
+    const { env, newest, log } = this.#options;
     const args = (again: boolean): string[] => {
       const restart = again || role !== 'live';
-      return [JSON.stringify({ instance, role, restart, newest: newest(), without: this.#without } satisfies RunArgs)];
+      return [
+        JSON.stringify({
+          instance: INSTANCE,
+          role,
+          restart,
+          newest: newest(),
+          without: this.#without,
+        } satisfies RunArgs),
+      ];
     };
     const name = role === 'live' ? 'run' : role;
     const node = [...NODE.run, ...(role === 'live' ? INSPECT : [])];

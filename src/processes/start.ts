@@ -1,7 +1,6 @@
 // The main process: it takes the store, answers deliveries, and watches the processes beside it.
 import { flushCompileCache } from 'node:module';
 import type { AddressInfo } from 'node:net';
-import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT } from '../base/errors.ts';
@@ -31,10 +30,9 @@ async function start(): Promise<void> {
   const log = createLog('receive', config.LOG_LEVEL);
   const taken = await take(config);
   let newest = await taken.newest();
-  const instance = `${hostname()}-${process.pid}-${clock.now()}`;
   let isReplaced = false;
   let stopping = false;
-  const processes = new Processes({ env: () => env, instance, newest: () => newest, log });
+  const processes = new Processes({ env: () => env, newest: () => newest, log });
   const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced };
   const receiver = createReceiver({ ...taken, config, clock, log, ...wiring });
   await listen(receiver.server, 'PORT', config.PORT, config.HOST);
@@ -84,10 +82,7 @@ async function start(): Promise<void> {
   }
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;
-  log.info(
-    { pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath ?? 'PostgreSQL' },
-    'ready for deliveries',
-  );
+  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.DATABASE_URL }, 'ready for deliveries');
 }
 
 async function take({ storePath, DATABASE_URL }: Config): Promise<Taken> {

@@ -31,13 +31,14 @@ export async function checkBoot(tx: Change, boot: number): Promise<void> {
 
 async function heldBy(tx: Change, boot: number, from: number): Promise<number[]> {
   const lanes = (await tx.all<{ id: number }>(HELD, { boot, from })).map(({ id }) => id);
-  await tx.lock(lanes);
+  if (lanes.length > 0) await tx.lock(lanes);
   return lanes;
 }
 
 /** Frees its lanes, those of claims from the number `from` on. */
 export async function giveBack(tx: Change, boot: number, from = 0): Promise<void> {
   const lanes = await heldBy(tx, boot, from);
+  if (lanes.length === 0) return;
   await tx.run(FREE, { boot, from });
   await tx.touch(lanes);
 }

@@ -2,9 +2,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { describe } from '../base/errors.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
-import { dataOf, type Arrival } from '../wire/event.ts';
+import { dataOf, type Arrival, type Reading } from '../wire/event.ts';
 import { originOf } from './rows.ts';
-import { StoreError, type IngestStore, type Verdict } from './store.ts';
+import { StoreError, type Counts, type IngestStore, type Verdict } from './store.ts';
 
 /** A stored event that has the cursor or the id of an arrival. */
 export interface Known {
@@ -37,25 +37,33 @@ export function isRemoved({ origin, cursor }: Arrival, floor: Cursor | null): bo
   return isReplayed && cursor !== null && floor !== null && !isBehind(floor, cursor);
 }
 
-type Batch = Parameters<IngestStore['accept']>[0];
-
-export function doesProve(watermark: Cursor | null, { from, to }: NonNullable<Batch['proves']>): boolean {
+export function doesProve(watermark: Cursor | null, { from, to }: { from: Cursor | null; to: Cursor }): boolean {
   const hasReached = from === null || (watermark !== null && !isBehind(watermark, from));
   return hasReached && isBehind(watermark, to);
 }
 
-/** Each reading in a transaction of its own: one that the store refuses is quarantined. What they prove comes last. */
-export async function acceptAlone(accept: IngestStore['accept'], { readings, ...rest }: Batch): Promise<Verdict[]> {
-  const verdicts: Verdict[] = [];
-  for (const reading of readings) {
-    const list = await accept({ readings: [reading] }).catch((error: unknown) => {
+/** If a batch fails for a reason that is not the store's, each reading is tried alone. One that fails is quarantined. */
+export const orAlone =
+  (accept: IngestStore['accept']): IngestStore['accept'] =>
+  async ({ readings, ...rest }) => {
+    const refused = (error: unknown, reading: Reading): Promise<Verdict[]> => {
       if (error instanceof StoreError) throw error;
       const { origin, cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
       const unreadable = { origin, cursor, body, reason: `the store refuses it: ${describe(error).name}` };
       return accept({ readings: [{ unreadable }] });
-    });
-    verdicts.push(...list);
-  }
-  await accept({ readings: [], ...rest });
-  return verdicts;
+    };
+    try {
+      return await accept({ readings, ...rest });
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+    }
+    const verdicts: Verdict[] = [];
+    for (const one of readings)
+      verdicts.push(...(await accept({ readings: [one] }).catch((error: unknown) => refused(error, one))));
+    await accept({ readings: [], ...rest });
+    return verdicts;
+  };
+
+export function add(counts: Counts, name: string): void {
+  counts[name] = (counts[name] ?? 0) + 1;
 }

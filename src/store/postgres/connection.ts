@@ -26,8 +26,6 @@ const SETUP_MS = 600_000;
 const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}`);
 const SETTINGS = ['synchronous_commit=on', 'jit=off', ...WAYS.map((way) => `${way}=off`)];
 const SNAPSHOT = 'begin isolation level repeatable read read only';
-/** For reads of whole tables. */
-export const ANY_PLAN = WAYS.map((way) => `; set local ${way} = on`).join('');
 /** How often a transaction is tried that another one was in the way of. */
 const TRIES = 5;
 
@@ -60,32 +58,25 @@ export class Connections implements Database {
   constructor(address: string, { max = 10, clock = systemClock }: { max?: number; clock?: Clock } = {}) {
     this.clock = clock;
     const url = new URL(address);
-    this.schema = take(url, 'schema') ?? 'kit';
+    this.schema = url.searchParams.get('schema') ?? 'kit';
+    url.searchParams.delete('options');
     if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
-      throw new StoreError(
-        'damaged',
-        `DATABASE_URL: the schema must be small letters, digits and _, not ${this.schema}`,
-      );
+      throw new StoreError('damaged', `DATABASE_URL: its schema must have small letters, digits and _ only`);
     const settings = [...SETTINGS, `search_path=${this.schema},public`].map((setting) => `-c ${setting}`);
-    const options = [take(url, 'options') ?? '', ...settings].join(' ');
-    const connection = { connectionString: url.href, options, application_name: 'webhook-receiver-kit' };
+    const connection = {
+      connectionString: url.href,
+      options: settings.join(' '),
+      application_name: 'webhook-receiver-kit',
+    };
     this.#pool = new Pool({ ...connection, ...LIMITS, max, types, keepAlive: true, pipeline: true });
     this.#pool.on('error', () => {});
     // A connection that ends while it is used fails its statements, and says so here too.
     this.#pool.on('connect', (client) => client.on('error', () => {}));
   }
 
-  all<Row>(text: string, values?: Values): Promise<Row[]> {
-    return this.#once((tx) => tx.all<Row>(text, values));
-  }
-
-  get<Row>(text: string, values?: Values): Promise<Row | undefined> {
-    return this.#once((tx) => tx.get<Row>(text, values));
-  }
-
-  run(text: string, values?: Values): Promise<number> {
-    return this.#once((tx) => tx.run(text, values));
-  }
+  all = <Row>(text: string, values?: Values): Promise<Row[]> => this.#once((tx) => tx.all<Row>(text, values));
+  get = <Row>(text: string, values?: Values) => this.#once((tx) => tx.get<Row>(text, values));
+  run = (text: string, values?: Values): Promise<number> => this.#once((tx) => tx.run(text, values));
 
   async write<Result>(work: (tx: Tx) => Promise<Result>, times?: 'once'): Promise<Result> {
     for (let left = times === 'once' ? 0 : TRIES; ; left--) {
@@ -97,9 +88,8 @@ export class Connections implements Database {
     }
   }
 
-  /** `more`: statements that come first. */
-  read<Result>(work: (tx: Tx) => Promise<Result>, more = ''): Promise<Result> {
-    return this.#transaction(`${SNAPSHOT}${more}`, work);
+  read<Result>(work: (tx: Tx) => Promise<Result>): Promise<Result> {
+    return this.#transaction(SNAPSHOT, work);
   }
 
   /** Whether this process does what one process alone does, for all instances. It does so until its connection ends. */
@@ -222,10 +212,4 @@ export class Connections implements Database {
 
 function refuse(error: unknown): never {
   throw faultOf(error);
-}
-
-function take(url: URL, name: string): string | undefined {
-  const value = url.searchParams.get(name) ?? undefined;
-  url.searchParams.delete(name);
-  return value;
 }

@@ -4,14 +4,13 @@ import { hash } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Arrival, Unreadable } from '../../wire/event.ts';
-import { acceptAlone, doesProve } from '../identity.ts';
+import { add, doesProve, orAlone } from '../identity.ts';
 import { ORIGINS } from '../rows.ts';
-import { StoreError, type Counts, type IngestStore, type Verdict } from '../store.ts';
+import type { Counts, IngestStore, Verdict } from '../store.ts';
 import type { Connections, Tx } from './connection.ts';
-import { KnownRows, type Row } from './known.ts';
+import { createKnown, type Row } from './known.ts';
 import { rows } from './rows.ts';
 
-type Given = Parameters<IngestStore['accept']>[0];
 type State = Partial<Record<'floor' | 'watermark', Cursor | null>>;
 
 const STATE = "select name, value from state where name in ('floor', 'watermark')";
@@ -31,7 +30,7 @@ const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, 
   on conflict (reason, digest) do update set copies = quarantine.copies + @copies returning id, xmax = 0 as "isNew"`;
 
 export function createIngest(db: Connections, clock: Clock): IngestStore {
-  const write = ({ readings, counts = {}, state = {}, proves }: Given): Promise<Verdict[]> =>
+  const accept: IngestStore['accept'] = ({ readings, counts = {}, state = {}, proves }) =>
     db.write(async (tx) => {
       const events = readings.flatMap((one) => ('event' in one ? one.event : []));
       const ids = events.flatMap(({ id }) => id ?? []);
@@ -46,7 +45,7 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
         before.map(({ name, value }) => [name, JSON.parse(value) as Cursor]),
       );
       const batch: Batch = { now: clock.now(), counts: { ...counts } };
-      const known = new KnownRows(found, floor);
+      const known = createKnown(found, floor);
       const judged = readings.map((one) => ('event' in one ? known.judge(one.event) : null));
       if (known.added.length > 0)
         await insert(
@@ -72,16 +71,7 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
       return verdicts;
     });
 
-  return {
-    async accept(given) {
-      try {
-        return await write(given);
-      } catch (error) {
-        if (error instanceof StoreError) throw error;
-        return acceptAlone(write, given);
-      }
-    },
-  };
+  return { accept: orAlone(accept) };
 }
 
 /** What the readings of one call share: the time of storing, and what is counted. */
@@ -117,8 +107,4 @@ async function quarantine(
   const kept = await tx.get<{ isNew: 0 | 1 }>(SET_ASIDE, { ...row, copies: Number(origin === 'webhook') });
   if (kept?.isNew === 1) add(counts, 'quarantined');
   return of ? 'conflict' : 'quarantined';
-}
-
-function add(counts: Counts, name: string): void {
-  counts[name] = (counts[name] ?? 0) + 1;
 }

@@ -13,27 +13,33 @@ export interface Row extends Known {
 
 type Judged = { as: 'new' | 'duplicate' | 'removed' } | { as: 'conflict'; of: Row };
 
-export class KnownRows {
-  /** Rows to insert, whose `seq` is 0, and rows to update. */
-  readonly added: Row[] = [];
-  readonly changed = new Set<Row>();
-  readonly #floor: Cursor | null;
-  readonly #of = new Map<string, Row>();
-
-  constructor(rows: Row[], floor: Cursor | null) {
-    this.#floor = floor;
-    for (const row of rows) this.#index(row);
+/** `added`: rows to insert, whose `seq` is 0. `changed`: rows to update. */
+export function createKnown(rows: Row[], floor: Cursor | null) {
+  const added: Row[] = [];
+  const changed = new Set<Row>();
+  const of = new Map<string, Row>();
+  function index(row: Row): void {
+    if (row.cursor) of.set(`cursor ${row.cursor}`, row);
+    if (row.id) of.set(`id ${row.id}`, row);
   }
+  rows.forEach(index);
 
-  judge(event: Arrival): Judged {
-    const { origin, cursor, id, session, createdAt } = event;
-    const byCursor = this.#of.get(`cursor ${cursor}`);
-    const byId = this.#of.get(`id ${id}`);
+  function judge(event: Arrival): Judged {
+    const { origin, cursor, id, type, session, createdAt, body } = event;
+    const bit = ORIGINS[origin];
+    const byCursor = of.get(`cursor ${cursor}`);
+    const byId = of.get(`id ${id}`);
     const known = byCursor ?? byId;
-    if (!known) return { as: this.#add(event) };
+    if (!known) {
+      if (isRemoved(event, floor)) return { as: 'removed' };
+      const about = { seq: 0, origin: bit, origins: bit, deliveries: 1, erased: 0 as const };
+      const row = { ...about, cursor, id, type, session, createdAt, body };
+      added.push(row);
+      index(row);
+      return { as: 'new' };
+    }
     if ((byId && byId !== known) || contradicts(event, known, () => known.body?.toString()))
       return { as: 'conflict', of: known };
-    const bit = ORIGINS[origin];
     // Each pass of replay shows known events again. Nothing is written for these.
     if (origin !== 'webhook' && (known.origins & bit) > 0) return { as: 'duplicate' };
     known.deliveries += Number(origin === 'webhook');
@@ -42,24 +48,9 @@ export class KnownRows {
     known.id ??= id;
     known.session ??= session;
     known.createdAt ??= createdAt;
-    this.#index(known);
-    if (known.seq > 0) this.changed.add(known);
+    index(known);
+    if (known.seq > 0) changed.add(known);
     return { as: 'duplicate' };
   }
-
-  #add(event: Arrival): 'new' | 'removed' {
-    if (isRemoved(event, this.#floor)) return 'removed';
-    const { origin, cursor, id, type, session, createdAt, body } = event;
-    const bit = ORIGINS[origin];
-    const about = { seq: 0, origin: bit, origins: bit, deliveries: 1, erased: 0 as const };
-    const row = { ...about, cursor, id, type, session, createdAt, body };
-    this.added.push(row);
-    this.#index(row);
-    return 'new';
-  }
-
-  #index(row: Row): void {
-    if (row.cursor) this.#of.set(`cursor ${row.cursor}`, row);
-    if (row.id) this.#of.set(`id ${row.id}`, row);
-  }
+  return { judge, added, changed };
 }

@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { eventsOf } from '../rows.ts';
-import { createShared } from '../shared.ts';
+import { createVerbs } from '../verbs.ts';
 import { StoreError, type Store } from '../store.ts';
 import type { SqlRow } from '../work.ts';
-import { ANY_PLAN, Connections, type Tx } from './connection.ts';
+import { Connections, type Tx } from './connection.ts';
 import { createIngest } from './ingest.ts';
 import { createSigns } from './signs.ts';
-import { Turns } from './turn.ts';
+import { createTurns } from './turn.ts';
 
 /** In `state`, of a store that this kit has made. */
 const SCHEMA = 1;
@@ -30,14 +30,12 @@ export async function openPostgres(url: string, options: PostgresOptions = {}): 
     await db.close();
     throw error;
   });
-  const turns = new Turns(db, { clock, instance, laneKey, signs: createSigns(db, clock) });
   const work: Store['work'] = {
-    ...createShared(db, clock, instance),
-    look: (handlers) => turns.look(handlers),
-    turn: (turn) => turns.turn(turn),
+    ...createVerbs(db, clock, instance),
+    ...createTurns(db, { clock, instance, laneKey, signs: createSigns(db, clock) }),
     events: (seqs) => eventsOf(db, seqs),
     read: (text, values) =>
-      db.read(async (tx) => (await tx.query({ text, values, queryMode: 'extended' })).rows as SqlRow[], ANY_PLAN),
+      db.read(async (tx) => (await tx.query({ text, values, queryMode: 'extended' })).rows as SqlRow[]),
   };
   return { db, ingest: createIngest(db, clock), work, close: () => void db.close().catch(() => {}) };
 }

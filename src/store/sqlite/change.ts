@@ -18,11 +18,9 @@ export function databaseOf(db: Db, reading: Db = db): Database {
     count: async (counts) => state.count(counts),
     set: async (name, value) => state.set(name, value),
     async user(sql, values) {
-      const statement = db.raw.prepare(sql).safeIntegers();
-      const rows = statement.reader ? (statement.all(...values.map(bound)) as SqlRow[]).map(plain) : [];
-      const changes = statement.reader ? rows.length : statement.run(...values.map(bound)).changes;
+      const result = statementOf(db, sql, values);
       if (!db.raw.inTransaction) throw new Error('the statements of a tx must not end its transaction');
-      return { rows, changes };
+      return result;
     },
   };
   return {
@@ -37,32 +35,26 @@ export function databaseOf(db: Db, reading: Db = db): Database {
 
 function sqlOf(db: Db): Sql {
   const known = new Map<string, { statement: ReturnType<typeof db.sql>; names: string[] }>();
-  function prepared(text: string, values: Values = {}) {
+  async function call<Result>(how: 'all' | 'get' | 'run', text: string, values: Values = {}): Promise<Result> {
     const names = () => [...text.matchAll(/@(\w+)/g)].map(([, name = '']) => name);
     const found = known.get(text) ?? { statement: db.sql(text), names: names() };
     known.set(text, found);
-    return { ...found, bound: Object.fromEntries(found.names.map((name) => [name, values[name] ?? null])) };
+    return found.statement[how](Object.fromEntries(found.names.map((name) => [name, values[name] ?? null]))) as Result;
   }
   return {
     dialect: 'sqlite',
-    async all<Row>(...args: Parameters<Sql['all']>) {
-      const { statement, bound: given } = prepared(...args);
-      return statement.all(given) as Row[];
-    },
-    async get<Row>(...args: Parameters<Sql['get']>) {
-      const { statement, bound: given } = prepared(...args);
-      return statement.get(given) as Row | undefined;
-    },
-    async run(...args) {
-      const { statement, bound: given } = prepared(...args);
-      return statement.run(given).changes;
-    },
+    all: (text, values) => call('all', text, values),
+    get: (text, values) => call('get', text, values),
+    run: async (text, values) => (await call<{ changes: number }>('run', text, values)).changes,
   };
 }
 
-export function rowsOf({ raw }: Pick<Db, 'raw'>, sql: string, values: SqlValue[]): SqlRow[] {
+/** A statement of the user. */
+export function statementOf({ raw }: Pick<Db, 'raw'>, sql: string, values: SqlValue[]) {
   const statement = raw.prepare(sql).safeIntegers();
-  return (statement.all(...values.map(bound)) as SqlRow[]).map(plain);
+  if (!statement.reader) return { rows: [], changes: statement.run(...values.map(bound)).changes };
+  const rows = (statement.all(...values.map(bound)) as SqlRow[]).map(plain);
+  return { rows, changes: rows.length };
 }
 
 /** Whole numbers are given as bigints, because SQLite would store a JavaScript number as a real. */

@@ -1,10 +1,16 @@
 // Third step of a turn: claims due lanes, oldest first. A claim takes the lane's due tasks, from the head on. It is written
 // to the lane, not to the tasks.
-import { chainsOf, NEVER, type Head } from '../lanes.ts';
-import type { Claim, Room } from '../work.ts';
+import { chainsOf, NEVER, type Chains, type Head } from '../lanes.ts';
+import type { Claim, HandlerRow, Room, Turn, TurnResult } from '../work.ts';
 import type { Db } from './database.ts';
+import type { Tasks } from './lanes.ts';
 
 const statements = (db: Db) => ({
+  handlers: db.sql<Omit<HandlerRow, 'paused'> & { paused: number }>(
+    "select id, name, position, paused from handlers where state = 'loaded' order by id",
+  ),
+  /** When the first event after a handler's position was received. Later events were received later. */
+  receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
   // One select for many lanes, because each costs as much as ten rows. The cross join keeps the order of lanes and of tasks.
   // The pluses stop SQLite from compiling the statement again for each new value in a limit or beside an `order by`.
   heads: db
@@ -26,44 +32,59 @@ const statements = (db: Db) => ({
     where exists (select 1 from lanes where boot = b.id)`),
 });
 
-export class Claiming {
-  readonly #sql: ReturnType<typeof statements>;
+type Claimed = Omit<TurnResult, 'fenced' | 'erased' | 'suspects'>;
 
-  constructor(db: Db) {
-    this.#sql = statements(db);
-  }
+export function createClaiming(db: Db, tasks: Tasks) {
+  const sql = statements(db);
+  const loaded = (): HandlerRow[] => sql.handlers.all().map((row) => ({ ...row, paused: row.paused === 1 }));
 
   /** Claims for one handler the lanes that were due at `upTo`. The claims are numbered from `first` on. */
-  live(boot: number, first: number, room: Room, upTo: number): { claims: Claim[]; tasks: number } {
-    return room.tasks > 0 ? this.#claim(boot, first, room, upTo, 0) : { claims: [], tasks: 0 };
-  }
-
-  /** Claims one task whose process died, of any of these handlers. */
-  suspect(boot: number, claim: number, rooms: Room[], now: number): Claim | null {
-    for (const room of rooms) {
-      const [claimed] = this.#claim(boot, claim, { ...room, tasks: 1 }, now, 1).claims;
-      if (claimed) return claimed;
-    }
-    return null;
-  }
-
-  /** When the next lane will be due, of those that are not due now. */
-  nextAt(handler: number, now: number): number | null {
-    return this.#sql.next.get(handler, now) ?? null;
-  }
-
-  /** How many processes for suspects must run: the lanes that wait for one, plus the number of the last one with a lane. */
-  suspects(handlers: number[], now: number): number {
-    const waiting = handlers.map((handler) => this.#sql.waiting.get(handler, now) ?? 0);
-    return waiting.reduce((sum, n) => sum + n, this.#sql.last.get() ?? 0);
-  }
-
-  #claim(boot: number, first: number, room: Room, upTo: number, suspect: 0 | 1): { claims: Claim[]; tasks: number } {
+  function claim(boot: number, first: number, room: Room, upTo: number, suspect: 0 | 1): Chains {
     const { handler, chain, tasks: lanes } = room;
     let next = first;
-    const heads = this.#sql.heads.iterate({ handler, suspect, upTo, lanes, chain });
-    const { claims, ends, tasks } = chainsOf(heads, room, { boot, first: () => next++, upTo });
-    for (const [n, { lane, claim }] of claims.entries()) this.#sql.claim.run(boot, claim, ends[n], lane);
-    return { claims, tasks };
+    const heads = lanes > 0 ? sql.heads.iterate({ handler, suspect, upTo, lanes, chain }) : [];
+    const chains = chainsOf(heads, room, { boot, first: () => next++, upTo });
+    for (const [n, one] of chains.claims.entries()) sql.claim.run(boot, one.claim, chains.ends[n], one.lane);
+    return chains;
   }
+
+  return {
+    loaded,
+    live(turn: Turn, now: number): Claimed {
+      const result: Claimed = { claims: [], more: false, nextAt: null, spare: [], held: false };
+      const rows = new Map(loaded().map((row) => [row.id, row]));
+      for (const room of turn.rooms) {
+        const row = rows.get(room.handler);
+        if (!row) continue;
+        // Once caught up, every event up to `look.watermark` has its tasks.
+        const isCaughtUp = row.position >= turn.look.newest;
+        if (isCaughtUp && tasks.release(row.id, room.order, turn.look.watermark, now) === 'more') result.more = true;
+        if (room.order === 'strict') result.held ||= tasks.areHeld(row.id);
+        const behindAt = sql.receipt.get(row.position);
+        result.more ||= behindAt !== undefined;
+        if (row.paused || (room.order === 'strict' && !isCaughtUp)) continue;
+        const first = turn.claim + result.claims.length;
+        const { claims, tasks: taken } = claim(turn.boot, first, room, Math.min(now, behindAt ?? now), 0);
+        result.claims.push(...claims);
+        if (taken < room.tasks) result.spare.push(row.id);
+        const nextAt = sql.next.get(row.id, now) ?? Infinity;
+        if (nextAt < Infinity) result.nextAt = Math.min(nextAt, result.nextAt ?? Infinity);
+      }
+      return result;
+    },
+    /** Claims one task whose process died. */
+    suspect({ boot, claim: first, rooms }: Turn, now: number): Claimed {
+      const claims: Claim[] = [];
+      const open = loaded().flatMap(({ id, paused }) => (paused ? [] : id));
+      for (const room of rooms)
+        if (claims.length === 0 && room.tasks > 0 && open.includes(room.handler))
+          claims.push(...claim(boot, first, { ...room, tasks: 1 }, now, 1).claims);
+      return { claims, more: false, nextAt: null, spare: [], held: false };
+    },
+    /** How many processes for suspects must run: the lanes that wait for one, plus the number of the last one with a lane. */
+    suspects(handlers: number[], now: number): number {
+      const waiting = handlers.map((handler) => sql.waiting.get(handler, now) ?? 0);
+      return waiting.reduce((sum, n) => sum + n, sql.last.get() ?? 0);
+    },
+  };
 }

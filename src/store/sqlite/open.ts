@@ -6,15 +6,11 @@ import { dirname } from 'node:path';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { describe, orUndefined } from '../../base/errors.ts';
 import { StoreError, type Store } from '../store.ts';
-import { createShared } from '../shared.ts';
-import { databaseOf, rowsOf } from './change.ts';
-import { Claiming } from './claim.ts';
+import { createVerbs } from '../verbs.ts';
+import { databaseOf, statementOf } from './change.ts';
 import { BLOCKING_MS, Db, type DatabaseOptions } from './database.ts';
-import { Ingest } from './ingest.ts';
-import { createLanes, createTasks } from './lanes.ts';
-import { Settle } from './settle.ts';
-import { createState } from './state.ts';
-import { Turns } from './turn.ts';
+import { createIngest } from './ingest.ts';
+import { createTurns } from './turn.ts';
 import type { WorkStore } from '../work.ts';
 
 /** `pragma user_version` of a store that this kit has made. */
@@ -31,11 +27,10 @@ export function openSqlite(file: string, options: SqliteOptions = {}): Store & {
   const db = new Db(file, options);
   create(db);
   db.raw.pragma(`busy_timeout = ${BLOCKING_MS}`);
-  const state = createState(db);
   let work: WorkStore | undefined;
   return {
     db,
-    ingest: new Ingest(db, state, clock),
+    ingest: createIngest(db, clock),
     get work() {
       return (work ??= createWork(db, file, clock));
     },
@@ -44,17 +39,11 @@ export function openSqlite(file: string, options: SqliteOptions = {}): Store & {
 }
 
 function createWork(db: Db, file: string, clock: Clock): WorkStore {
-  const state = createState(db);
-  const lanes = createLanes(db, state);
-  const parts = { settle: new Settle(db, lanes), tasks: createTasks(db, lanes), claiming: new Claiming(db) };
-  const turns = new Turns(db, { clock, state, lanes, ...parts });
   let reader: Db | undefined;
   return {
-    ...createShared(databaseOf(db), clock),
-    look: (handlers) => turns.look(handlers),
-    turn: (turn) => turns.turn(turn),
-    events: (seqs) => turns.events(seqs),
-    read: async (sql, values) => rowsOf((reader ??= new Db(file, { readonly: true })), sql, values),
+    ...createVerbs(databaseOf(db), clock),
+    ...createTurns(db, clock),
+    read: async (sql, values) => statementOf((reader ??= new Db(file, { readonly: true })), sql, values).rows,
   };
 }
 

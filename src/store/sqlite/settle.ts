@@ -1,6 +1,7 @@
 // First step of a turn: writes how attempts ended. A task that has ended never waits again by itself. A lane that is free
 // again is due when its head is.
 import type { Counts } from '../counts.ts';
+import { ownLane } from '../lanes.ts';
 import type { Claim, Ended, Hold, Outcome } from '../work.ts';
 import type { Db } from './database.ts';
 import { HEAD, type Lanes } from './lanes.ts';
@@ -33,57 +34,52 @@ const statements = (db: Db) => ({
     (due_at, suspect) = ${HEAD} where ${HELD}`),
 });
 
-export class Settle {
-  readonly #lanes: Lanes;
-  readonly #sql: ReturnType<typeof statements>;
+export type Settle = ReturnType<typeof createSettle>;
 
-  constructor(db: Db, lanes: Lanes) {
-    this.#lanes = lanes;
-    this.#sql = statements(db);
-  }
-
-  /** Returns how many outcomes came too late: their claim no longer held, and they changed nothing. */
-  all(ended: Ended[], now: number, counts: Counts): number {
-    let fenced = 0;
-    for (const { claim, outcomes, free } of ended) {
-      let last: number | null = null;
-      for (const outcome of outcomes) if (this.#one(outcome, claim, now, counts)) last = outcome.event;
-      const statement = free ? this.#sql.free : this.#sql.passed;
-      if (statement.run(last, claim.handler, ...heldBy(claim)).changes === 0) fenced += outcomes.length;
-      else if (free && claim.lane < 0) this.#lanes.touch(claim.lane);
-    }
-    return fenced;
-  }
-
-  /** True: the task no longer holds its lane. */
-  #one(outcome: Outcome, claim: Claim, now: number, counts: Counts): boolean {
-    if (outcome.as === 'completed') return true;
-    if (outcome.as === 'again') return this.#fail(outcome, claim, now, counts);
-    return this.#finish(outcome, claim, claim.handler, now, counts);
-  }
+export function createSettle(db: Db, lanes: Lanes) {
+  const sql = statements(db);
 
   /** False: the task has ended already, or the claim no longer holds. */
-  #finish({ event, as, error }: Over, hold: Hold, handler: number, now: number, counts: Counts): boolean {
-    if (this.#sql.end.run(STATE[as], now, error, event, handler, ...heldBy(hold)).changes === 0) return false;
-    if (as === 'dead') this.#sql.addAttempt.run({ event, handler, now, error });
+  function finish({ event, as, error }: Over, claim: Claim, now: number, counts: Counts): boolean {
+    const { handler } = claim;
+    if (sql.end.run(STATE[as], now, error, event, handler, ...heldBy(claim)).changes === 0) return false;
+    if (as === 'dead') sql.addAttempt.run({ event, handler, now, error });
     counts.add(handler, 'waiting', -1);
     counts.add(handler, as, 1);
     return true;
   }
 
-  #fail(outcome: Again, claim: Claim, now: number, counts: Counts): boolean {
-    const { event, error, dueAt, spent } = outcome;
+  /** True: the task no longer holds its lane. */
+  function fail({ event, error, dueAt, spent, aside }: Again, claim: Claim, now: number, counts: Counts): boolean {
     const { handler } = claim;
-    const task = this.#sql.again.get(dueAt, Number(spent), now, error, event, handler, ...heldBy(claim));
+    const task = sql.again.get(dueAt, Number(spent), now, error, event, handler, ...heldBy(claim));
     if (!task) return false;
-    if (spent) this.#sql.addAttempt.run({ event, handler, now, error });
+    if (spent) sql.addAttempt.run({ event, handler, now, error });
     if (spent) counts.add(handler, 'failed', 1);
     // A task of a rerun gives up its lane when it fails, so that it holds up no live work.
-    if (task.lane < 0 || !(outcome.aside || task.rerun === 1)) return false;
-    const own = this.#lanes.own(handler, event);
-    this.#sql.aside.run(own, event, handler);
-    this.#lanes.place(own, handler, dueAt);
-    this.#lanes.touch(own);
+    if (task.lane < 0 || !(aside || task.rerun === 1)) return false;
+    const own = ownLane(handler, event);
+    sql.aside.run(own, event, handler);
+    lanes.place(own, handler, dueAt);
+    lanes.touch(own);
     return true;
   }
+
+  function one(outcome: Outcome, claim: Claim, now: number, counts: Counts): boolean {
+    if (outcome.as === 'completed') return true;
+    return outcome.as === 'again' ? fail(outcome, claim, now, counts) : finish(outcome, claim, now, counts);
+  }
+
+  /** Returns how many outcomes came too late: their claim no longer held, and they changed nothing. */
+  return (ended: Ended[], now: number, counts: Counts): number => {
+    let fenced = 0;
+    for (const { claim, outcomes, free } of ended) {
+      let last: number | null = null;
+      for (const outcome of outcomes) if (one(outcome, claim, now, counts)) last = outcome.event;
+      const statement = free ? sql.free : sql.passed;
+      if (statement.run(last, claim.handler, ...heldBy(claim)).changes === 0) fenced += outcomes.length;
+      else if (free && claim.lane < 0) lanes.touch(claim.lane);
+    }
+    return fenced;
+  };
 }

@@ -17,7 +17,7 @@ import { Pool, type PoolOptions } from '../../run/pool.ts';
 import { setUp } from '../../run/setup.ts';
 import { createService } from '../../service/service.ts';
 import { openSqlite } from '../../store/sqlite/open.ts';
-import { rowsOf } from '../../store/sqlite/change.ts';
+import { statementOf } from '../../store/sqlite/change.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
 import { createClock, signedRequest, type Fixture, type TestClock } from './fixture.ts';
@@ -102,7 +102,7 @@ export async function deliver<Type extends string>(
   // A copy in memory. The two bytes tell SQLite that it has no WAL.
   const image = store.db.raw.serialize().fill(1, 18, 20);
   store.close();
-  const query = async (sql: string): Promise<SqlRow[]> => rowsOf({ raw: new Database(image) }, sql, []);
+  const query = async (sql: string): Promise<SqlRow[]> => statementOf({ raw: new Database(image) }, sql, []).rows;
   return { tasks, calls: service.calls, query, gaps: await query('select * from gaps'), log };
 }
 

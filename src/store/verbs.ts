@@ -1,8 +1,10 @@
-// What a running attempt commits for its own task, and what handlers do with their own tables.
+// The verbs of `run` that are the same on both stores: who runs handlers, what a running attempt commits for its own task,
+// and what handlers do with their own tables.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import { checkBoot, PASS } from './boots.ts';
+import { checkBoot, giveBack, PASS, takeRole } from './boots.ts';
 import { Counts } from './counts.ts';
+import { register } from './handlers.ts';
 import type { Change, Database } from './sql.ts';
 import type { Hold, SqlRow, SqlValue, Tx, Work, WorkStore } from './work.ts';
 
@@ -34,11 +36,17 @@ async function holds(tx: Change, { lane, boot, claim }: Hold): Promise<boolean> 
 
 type Task = { notes: string | null; cursor: string };
 
-export function createOwned(
-  db: Pick<Database, 'all' | 'write'>,
+/** `instance`: the kit that this process belongs to. No two kits that run have the same. */
+export function createVerbs(
+  db: Database,
   clock: Clock,
-): Pick<WorkStore, 'note' | 'complete' | 'steps' | 'setup'> {
+  instance = 'kit',
+): Omit<WorkStore, 'look' | 'turn' | 'events' | 'read'> {
   return {
+    begin: (role, restart) => db.write((tx) => takeRole(tx, { instance, clock }, role, restart)),
+    // The row stays until the role is taken, or others judge it. So its handlers are not missing while it starts anew.
+    end: (boot) => db.write((tx) => giveBack(tx, boot)),
+    register: (files, newest, boot) => db.write((tx) => register(tx, files, newest, boot)),
     note: (hold, task, name, json) =>
       db.write(async (tx) => {
         await tx.lock([hold.lane]);
@@ -85,29 +93,14 @@ export function createOwned(
 async function within(tx: Change, what: string, limitMs: number, work: Work): Promise<void> {
   const timer = new AbortController();
   const late = `${what} took longer than ${limitMs / 1_000} s and was rolled back: await nothing in it but its tx`;
-  const { user, close, failure } = createTx(tx, what);
-  try {
-    const limit = sleep(limitMs, undefined, { signal: timer.signal }).then(() => Promise.reject(new Error(late)));
-    await Promise.race([Promise.try(work, user), limit]);
-  } finally {
-    timer.abort();
-    close();
-  }
-  const failed = failure();
-  if (failed) throw failed;
-}
-
-function createTx(tx: Change, what: string): { user: Tx; close: () => void; failure: () => Error | undefined } {
-  let failed: Error | undefined;
+  const seen: { failure?: unknown } = {};
   let isOpen = true;
   async function statement(sql: string, values: SqlValue[]): Promise<{ rows: SqlRow[]; changes: number }> {
     if (!isOpen) throw new Error(`${what} is over: await each call of its tx inside it`);
-    try {
-      return await tx.user(sql, values);
-    } catch (error) {
-      failed ??= error as Error;
+    return tx.user(sql, values).catch((error: unknown) => {
+      seen.failure ??= error;
       throw error;
-    }
+    });
   }
   const user: Tx = {
     dialect: tx.dialect,
@@ -115,5 +108,12 @@ function createTx(tx: Change, what: string): { user: Tx; close: () => void; fail
     get: async (sql, ...values) => (await statement(sql, values)).rows[0],
     all: async (sql, ...values) => (await statement(sql, values)).rows,
   };
-  return { user, close: () => void (isOpen = false), failure: () => failed };
+  try {
+    const limit = sleep(limitMs, undefined, { signal: timer.signal }).then(() => Promise.reject(new Error(late)));
+    await Promise.race([Promise.try(work, user), limit]);
+  } finally {
+    timer.abort();
+    isOpen = false;
+  }
+  if (seen.failure) throw seen.failure;
 }
