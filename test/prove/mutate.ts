@@ -1,6 +1,6 @@
 // Plants faults, one at a time, and asks whether a named test sees each. It works on a copy.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { FAULTS } from './planted.ts';
 import type { Options, Row } from './report.ts';
@@ -12,14 +12,18 @@ export async function mutate({ progress }: Options): Promise<Row[]> {
   const violations: string[] = [];
   try {
     for (const name of ['src', 'test', 'package.json', 'vitest.config.ts'])
-      cpSync(join(root, name), join(copy, name), { recursive: true });
+      cpSync(join(root, name), join(copy, name), { recursive: true, filter: (path) => !path.endsWith('node_modules') });
+    const server = 'test/postgres/server/node_modules';
+    if (existsSync(join(root, server))) symlinkSync(join(root, server), join(copy, server));
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
     for (const { rule, file, from, to, test } of FAULTS) {
       const path = join(copy, file);
       const source = readFileSync(path, 'utf8');
       if (!source.includes(from)) violations.push(`${rule}: its text is no longer in ${file}`);
       writeFileSync(path, source.replace(from, to));
-      const { status } = spawnSync('timeout', ['-k', '1', '180', 'npx', 'vitest', 'run', `test/${test}.test.ts`], {
+      const project = test.startsWith('postgres/') ? 'postgres' : 'kit';
+      const command = ['npx', 'vitest', 'run', '--project', project, `test/${test}.test.ts`];
+      const { status } = spawnSync('timeout', ['-k', '1', '180', ...command], {
         cwd: copy,
         env: { ...process.env, SEED: '7', RUNS: '250' },
       });

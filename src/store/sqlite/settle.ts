@@ -34,8 +34,6 @@ const statements = (db: Db) => ({
     (due_at, suspect) = ${HEAD} where ${HELD}`),
 });
 
-export type Settle = ReturnType<typeof createSettle>;
-
 export function createSettle(db: Db, lanes: Lanes) {
   const sql = statements(db);
 
