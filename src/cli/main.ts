@@ -29,7 +29,8 @@ async function allCommands(): Promise<Operation[]> {
   if (!existsSync(TOOLS)) return [...OPERATIONS, restore];
   const { create } = await import('../tools/commands/new.ts');
   const { trigger } = await import('../tools/commands/trigger.ts');
-  return [...OPERATIONS, restore, trigger, create];
+  const { copy } = await import('../tools/commands/copy.ts');
+  return [...OPERATIONS, restore, copy, trigger, create];
 }
 
 function help(all: Operation[]): string {

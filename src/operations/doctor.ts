@@ -55,7 +55,28 @@ async function ping(url: string, secret: string, config: Config, clock: Clock): 
   return failure && `${failure}${ANSWERS[failure] ? `: ${ANSWERS[failure]}` : ''}`;
 }
 
+type Server = Record<'version' | 'mayCreate' | 'free', number> & Record<'synced' | 'encoding', string>;
+
+const SERVER = `select cast(current_setting('server_version_num') as int) as version,
+  current_setting('synchronous_commit') as synced, current_setting('server_encoding') as encoding,
+  has_schema_privilege(current_schema(), 'create') as "mayCreate",
+  cast(current_setting('max_connections') as int) - (select count(*) from pg_stat_activity) as free`;
+/** Connections that one more instance may open. */
+const CONNECTIONS = 25;
+
 const CHECKS: Record<string, Check> = {
+  async store({ db }) {
+    const server = db.dialect === 'postgres' ? await db.get<Server>(SERVER) : undefined;
+    if (!server) return ok('a file of SQLite');
+    const { version, synced, encoding, mayCreate, free } = server;
+    if (version < 140_000) return fault('the server is older than PostgreSQL 14: update it');
+    if (encoding !== 'UTF8') return fault(`the database has the encoding ${encoding}: create one with UTF8`);
+    if (synced !== 'on')
+      return fault(`synchronous_commit is ${synced}, so a power failure loses deliveries: set it to on`);
+    if (mayCreate === 0) return fault('the user of DATABASE_URL may not create tables in its schema: grant it create');
+    if (free < CONNECTIONS) return warning(`the server has ${free} free connections, too few for another instance`);
+    return ok(`PostgreSQL ${Math.floor(version / 10_000)}, with ${free} free connections`);
+  },
   async receiver({ clock }, config) {
     const url = `http://localhost:${config.PORT}${config.WEBHOOK_PATH}`;
     for (const [n, secret] of config.WEBHOOK_SECRET.entries()) {

@@ -48,6 +48,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
       dead: one.dead,
     })),
     processes: kitOf(facts).processes,
+    instances: facts.instances,
   };
 }
 

@@ -173,10 +173,11 @@ test('the doctor tells what is right, what is wrong, and what is not set', async
   const rows = await ask<{ check: string; state: string; text: string }[]>(world, 'doctor', {}, world.file, env);
   expect(rows.map(({ check, state }) => `${check} ${state}`)).toEqual([
     'status ok',
+    'store ok',
     'receiver ok',
     'public address fault',
     'service warning',
     'alerts fault',
   ]);
-  expect(rows[2]?.text).toMatch(/^the proxy changes/);
+  expect(rows[3]?.text).toMatch(/^the proxy changes/);
 });

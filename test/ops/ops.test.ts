@@ -59,6 +59,7 @@ test('the status has exactly the fields that it promises', async () => {
       alarms: [],
       handlers: [{ name: 'h', state: 'running', waiting: 1, dead: 0 }],
       processes: { receive: 'up', run: 'up', keep: 'up' },
+      instances: 1,
     },
   ]);
 });

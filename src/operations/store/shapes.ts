@@ -61,6 +61,8 @@ export interface Facts {
   newestAt: number | null;
   newest: number;
   handlers: HandlerFacts[];
+  /** Kits that run handlers on this store. On SQLite one, even if it is stopped. */
+  instances: number;
   running: number;
   /** Open gaps, at most a hundred. `upTo` null: the end is not known until the next event comes. */
   gaps: { after: Cursor; upTo: Cursor | null }[];

@@ -45,10 +45,14 @@ function create(db: Connections): Promise<string> {
   return db.write(async (tx) => {
     // Kits that start together wait for each other, and the second finds the tables.
     await tx.lock('schema');
-    const there = await tx.get<{ is: 0 | 1 }>('select to_regclass(@table) is not null as is', {
-      table: `${db.schema}.state`,
-    });
-    if (there?.is !== 1) await createTables(tx, db.schema);
+    const there = await tx.get<{ is: 0 | 1; jit: string }>(
+      "select to_regclass(@table) is not null as is, current_setting('jit') as jit",
+      { table: `${db.schema}.state` },
+    );
+    // The options of a connection are lost behind PgBouncer. In its transaction mode, so are prepared statements and locks.
+    if (there?.jit !== 'off')
+      throw new StoreError('damaged', 'DATABASE_URL must name the server itself, and no PgBouncer');
+    if (there.is !== 1) await createTables(tx, db.schema);
     const found = await tx.all<{ name: string; value: string }>(
       "select name, value from state where name in ('schema', 'lane_key')",
     );
