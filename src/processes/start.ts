@@ -13,6 +13,9 @@ import { takeStore, type Taken } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { VERSION as version } from '../version.ts';
 
+const take = async ({ storePath: path, DATABASE_URL: url }: Config): Promise<Taken> =>
+  path === null ? (await import('../store/postgres/open.ts')).takePostgres(url) : takeStore(path);
+
 const TICK_MS = 1_000;
 /** Ticks between two reports of the main process to the store. */
 const REPORT_TICKS = 2;
@@ -83,12 +86,6 @@ async function start(): Promise<void> {
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;
   log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.DATABASE_URL }, 'ready for deliveries');
-}
-
-async function take({ storePath, DATABASE_URL }: Config): Promise<Taken> {
-  if (storePath !== null) return takeStore(storePath);
-  const { takePostgres } = await import('../store/postgres/open.ts');
-  return takePostgres(DATABASE_URL);
 }
 
 function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {

@@ -13,7 +13,9 @@ const LANES = `select id from lanes where handler = @handler and suspect = @susp
 const HEADS = `select l.id, t.event, cast(t.cursor as text) as cursor,
     cast(t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor) as int) as late, t.due_at, t.crashes, t.attempts, t.failed_at, t.notes
   from unnest(cast(@lanes as bigint[])) with ordinality as v (id, n) join lanes l on l.id = v.id cross join lateral
-    (select * from tasks where lane = l.id and state = 0 order by cursor limit @chain) t order by v.n, t.cursor`;
+    (select *, max(due_at) over (order by cursor) as latest from tasks where lane = l.id and state = 0
+      order by cursor limit @chain) t
+  where t.latest <= @upTo order by v.n, t.cursor limit @tasks`;
 const CLAIMS = rows({ bigint: 'lane claim to' });
 const CLAIM = `update lanes set due_at = null, boot = @boot, claim = v.claim, claimed_to = v."to"
   from ${CLAIMS.from} where lanes.id = v.lane`;
@@ -37,7 +39,7 @@ async function chains(
   const { handler, chain, tasks } = room;
   const found = tasks > 0 ? await tx.all<{ id: number }>(LANES, { handler, suspect, upTo, tasks }) : [];
   const lanes = found.map(({ id }) => id);
-  const heads = lanes.length > 0 ? await tx.all<object>(HEADS, { lanes, chain }) : [];
+  const heads = lanes.length > 0 ? await tx.all<object>(HEADS, { lanes, chain, upTo, tasks }) : [];
   const taken = chainsOf(
     heads.map((row) => Object.values(row) as Head),
     room,

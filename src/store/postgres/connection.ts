@@ -24,7 +24,12 @@ const SETUP_MS = 600_000;
  * table would become slower with each event.
  */
 const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}`);
-const SETTINGS = ['synchronous_commit=on', 'jit=off', ...WAYS.map((way) => `${way}=off`)];
+const SETTINGS = [
+  'synchronous_commit=on',
+  'jit=off',
+  'plan_cache_mode=force_generic_plan',
+  ...WAYS.map((way) => `${way}=off`),
+];
 const SNAPSHOT = 'begin isolation level repeatable read read only';
 /** How often a transaction is tried that another one was in the way of. */
 const TRIES = 5;

@@ -7,23 +7,18 @@ import { StoreError, type Store } from '../store.ts';
 import type { SqlRow } from '../work.ts';
 import { Connections, type Tx } from './connection.ts';
 import { createIngest } from './ingest.ts';
-import { createSigns } from './signs.ts';
 import { createTurns } from './turn.ts';
 
 /** In `state`, of a store that this kit has made. */
 const SCHEMA = 1;
 
-export interface PostgresOptions {
-  /** The kit that this process belongs to. No two kits that run have the same. */
-  instance?: string;
-  clock?: Clock;
-  connections?: number;
-}
+/** `instance`: the kit that this process belongs to. No two kits that run have the same. */
+type Options = { instance?: string; clock?: Clock; connections?: number };
 
 export type PostgresStore = Store & { db: Connections };
 
 /** Throws StoreError, written for people. */
-export async function openPostgres(url: string, options: PostgresOptions = {}): Promise<PostgresStore> {
+export async function openPostgres(url: string, options: Options = {}): Promise<PostgresStore> {
   const { instance = 'kit', clock = systemClock, connections: max = 10 } = options;
   const db = new Connections(url, { max, clock });
   const laneKey = await create(db).catch(async (error: unknown) => {
@@ -32,7 +27,7 @@ export async function openPostgres(url: string, options: PostgresOptions = {}): 
   });
   const work: Store['work'] = {
     ...createVerbs(db, clock, instance),
-    ...createTurns(db, { clock, instance, laneKey, signs: createSigns(db, clock) }),
+    ...createTurns(db, clock, instance, laneKey),
     events: (seqs) => eventsOf(db, seqs),
     read: (text, values) =>
       db.read(async (tx) => (await tx.query({ text, values, queryMode: 'extended' })).rows as SqlRow[]),
@@ -84,15 +79,13 @@ async function createTables(tx: Tx, schema: string): Promise<void> {
 }
 
 /** What the main process takes. There is no file that could be replaced, and lost connections are opened again. */
-export async function takePostgres(url: string, options: PostgresOptions = {}) {
-  const { db, ...store } = await openPostgres(url, { connections: 3, ...options });
+export async function takePostgres(url: string) {
+  const { db, ...store } = await openPostgres(url, { connections: 3 });
   const newest = 'select coalesce(max(seq), 0) as seq from events';
+  const none = (): void => {};
   return {
     store,
     newest: async (): Promise<number> => (await db.get<{ seq: number }>(newest))?.seq ?? 0,
-    check: (): 'ok' => 'ok',
-    makeRoom: (): void => {},
-    reopen: (): void => {},
-    release: (): Promise<void> => db.close(),
+    ...{ check: () => 'ok' as const, makeRoom: none, reopen: none, release: () => db.close() },
   };
 }

@@ -11,13 +11,11 @@ const STALE = `seen_at < now_ms() - ${SIGN_MS.lost}`;
 const SIGN = `with mine as (update boots set seen_at = now_ms() where id = @boot)
   select id from boots where id <> @boot and ${STALE}`;
 
-export type Signs = (boot: number) => Promise<void>;
-
-export function createSigns(db: Connections, clock: Clock): Signs {
+export function createSigns(db: Connections, clock: Clock) {
   let signedAt = -Infinity;
   /** Since when signs have come regularly. After a restart of the server, all signs are old. */
   let since = -Infinity;
-  return async (boot) => {
+  return async (boot: number): Promise<void> => {
     if (clock.monotonic() - signedAt < SIGN_MS.apart) return;
     const stale = await db.all<{ id: number }>(SIGN, { boot });
     const now = clock.monotonic();

@@ -9,19 +9,15 @@ import type { Connections, Tx } from './connection.ts';
 import { addTasks } from './lanes.ts';
 import { look } from './look.ts';
 import { settle } from './settle.ts';
-import type { Signs } from './signs.ts';
-
-export interface TurnParts {
-  clock: Clock;
-  instance: string;
-  laneKey: string;
-  signs: Signs;
-}
+import { createSigns } from './signs.ts';
 
 export function createTurns(
   db: Connections,
-  { clock, instance, laneKey, signs }: TurnParts,
+  clock: Clock,
+  instance: string,
+  laneKey: string,
 ): Pick<WorkStore, 'look' | 'turn'> {
+  const sign = createSigns(db, clock);
   const write = <R>({ boot }: Turn, work: (tx: Tx, counts: Counts, now: number) => Promise<R>): Promise<R> =>
     db.write(async (tx) => {
       const counts = new Counts();
@@ -56,7 +52,7 @@ export function createTurns(
     look: (wanted) => db.read((tx) => look(tx, wanted)),
     async turn(turn) {
       const { ended } = turn;
-      await signs(turn.boot);
+      await sign(turn.boot);
       // They touch different tasks, and wait for each other's lanes at most.
       const [settled, fannedOut] = await Promise.allSettled([
         ended.length > 0 ? write(turn, (tx, counts, now) => settle(tx, ended, now, counts)) : 0,
