@@ -202,6 +202,19 @@ test('a completion that is under way when its instance is judged comes first', a
   expect(await other.all('select state, crashes from tasks')).toEqual([{ state: 1, crashes: 0 }]);
 });
 
+test('a claim that is lost while the user’s work runs takes the writes of that work with it', async () => {
+  const [one] = await two();
+  await one.store.work.setup('h', (tx) => tx.run('create table mine (n integer)'));
+  await one.accept({ cursor: 1, session: 's' });
+  const claim = await claimed(one);
+  const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+  const done = one.store.work.complete(claim, task, async (tx) => {
+    await tx.run('insert into mine values (1)');
+    await one.turn([{ claim, outcomes: [], free: true }], { tasks: 0 });
+  });
+  expect([await done, await one.number('select count(*) from mine')]).toEqual([false, 0]);
+});
+
 test('an event waits for an instance that has its handler', async () => {
   const [one, other] = await two();
   await other.load([{ name: 'only here' }, ...ARRIVAL]);

@@ -8,6 +8,8 @@ import { createFolder } from '../store/fixture.ts';
 
 const SESSIONS = 5;
 const EACH = 40;
+/** As many tasks of 5 ms run in one chain of 50 ms. */
+const CHAIN = 10;
 const HANDLER = `import { appendFileSync } from 'node:fs';
   import { setTimeout as sleep } from 'node:timers/promises';
   export default { on: '*', order: 'arrival', async handle({ sessionId, cursor }) {
@@ -58,10 +60,10 @@ test(
     ]);
     for (const session of sessions) {
       const cursors = lines().flatMap((line) => (line.startsWith(session) ? Number(line.split(' ')[1]) : []));
-      // What was running as the kit was killed ran again.
+      // The chain that was running as the kit was killed ran again.
       const first = [...new Set(cursors)];
       expect(first).toEqual(first.toSorted((a, b) => a - b));
-      expect([first.length, cursors.length - first.length <= 1]).toEqual([EACH, true]);
+      expect([first.length, cursors.length - first.length <= CHAIN]).toEqual([EACH, true]);
     }
     // The other one does what only one may do.
     expect((await other.status()).events).toBe(SESSIONS * EACH);

@@ -192,12 +192,16 @@ export const FAULTS = [
     "tx.lock('ingest')",
     'null',
   ]),
-  ...planted(
-    'store/postgres/lanes.ts',
-    'postgres/instances',
-    ['lanes freed without a lock', 'order by id for update', 'order by id'],
-    ['lanes locked in any order', 'order by id for update', 'order by array_position(@ids, id) for update'],
-  ),
+  ...planted('store/postgres/lanes.ts', 'postgres/instances', [
+    'lanes freed without a lock',
+    'order by id for update',
+    'order by id',
+  ]),
+  ...planted('store/verbs.ts', 'postgres/instances', [
+    'a completion that outlives its claim',
+    'if (!(await holds(tx, hold))) throw GONE;',
+    '',
+  ]),
   ...planted('store/postgres/claim.ts', 'postgres/instances', [
     'one lane claimed by two',
     'for update skip locked',

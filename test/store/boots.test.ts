@@ -75,7 +75,8 @@ test('the user’s writes and the end of the task are one commit', async () => {
     throw new Error('no');
   });
   await expect(failing).rejects.toThrow('no');
-  expect(await world.store.work.complete({ ...claim, claim: 99 }, task, write(2))).toBe(false);
+  const called = (): Promise<never> => Promise.reject(new Error('called'));
+  expect(await world.store.work.complete({ ...claim, claim: 99 }, task, called)).toBe(false);
   expect(await world.store.work.complete(claim, task, write(3))).toBe(true);
   expect(await world.all('select n from mine')).toEqual([{ n: 3 }]);
   expect(await world.all('select done, waiting from handlers')).toEqual([{ done: 1, waiting: 0 }]);

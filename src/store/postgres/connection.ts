@@ -6,11 +6,14 @@ import type { Change, Database, Values } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import type { SqlRow, SqlValue } from '../work.ts';
 import { faultOf, isRepeatable } from './fault.ts';
-import { lockLanes, touchLocked } from './lanes.ts';
+import { lockLanes, touch } from './lanes.ts';
 import { bound, numbered, types } from './values.ts';
 
 /** A frozen process loses its locks after 3 s. Others wait for them a little longer. */
-const LIMITS = {
+const POOL = {
+  application_name: 'webhook-receiver-kit',
+  keepAlive: true,
+  pipeline: true,
   connectionTimeoutMillis: 3_000,
   idle_in_transaction_session_timeout: 3_000,
   lock_timeout: 4_000,
@@ -38,24 +41,20 @@ const COUNT = `insert into state values (@name, @n) on conflict (name)
   do update set value = cast(cast(state.value as bigint) + cast(excluded.value as bigint) as text)`;
 const SET = 'insert into state values (@name, @value) on conflict (name) do update set value = excluded.value';
 
-/** `extended`: one statement alone. */
-type Query = QueryConfig & { queryMode?: 'extended'; query_timeout?: number };
-
 export interface Tx extends Change {
   /** Its answer is not waited for before the commit is sent. If it fails, so does the transaction. */
   last(text: string, values?: Values): void;
-  /** As it is: several statements, or values by number. */
-  query(config: string | Query): Promise<QueryResult>;
+  /** As it is: several statements, or values by number. `extended`: one statement alone. */
+  query(config: string | (QueryConfig & { queryMode?: 'extended'; query_timeout?: number })): Promise<QueryResult>;
 }
 
 export class Connections implements Database {
   readonly dialect = 'postgres';
   readonly schema: string;
+  readonly clock: Clock;
   readonly #pool: Pool;
   readonly #prepared = new Map<string, { name: string; text: string; names: string[] }>();
   #lead: Promise<PoolClient | null> | undefined;
-
-  readonly clock: Clock;
   /** The server's log is its own. */
   checkpoint = async (): Promise<number> => 0;
 
@@ -68,12 +67,7 @@ export class Connections implements Database {
     if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
       throw new StoreError('damaged', `DATABASE_URL: its schema must have small letters, digits and _ only`);
     const settings = [...SETTINGS, `search_path=${this.schema},public`].map((setting) => `-c ${setting}`);
-    const connection = {
-      connectionString: url.href,
-      options: settings.join(' '),
-      application_name: 'webhook-receiver-kit',
-    };
-    this.#pool = new Pool({ ...connection, ...LIMITS, max, types, keepAlive: true, pipeline: true });
+    this.#pool = new Pool({ ...POOL, connectionString: url.href, options: settings.join(' '), max, types });
     this.#pool.on('error', () => {});
     // A connection that ends while it is used fails its statements, and says so here too.
     this.#pool.on('connect', (client) => client.on('error', () => {}));
@@ -169,7 +163,7 @@ export class Connections implements Database {
 
   /** `sent`: what the transaction waits for before it is over. */
   #tx(client: PoolClient, query: Tx['query'], sent: Promise<QueryResult>[]): Tx {
-    let limitMs = LIMITS.query_timeout;
+    let limitMs = POOL.query_timeout;
     const named = (text: string, values: Values = {}): Promise<QueryResult> => {
       const { names, ...prepared } = this.#prepare(text);
       return query({ ...prepared, values: names.map((name) => bound(values[name])) });
@@ -188,11 +182,7 @@ export class Connections implements Database {
         if (typeof what !== 'string') await lockLanes(tx, [...what]);
         else await query({ text: `${patience}${this.lock(what)}`, query_timeout: limitMs });
       },
-      touch: async (lanes) =>
-        touchLocked(
-          tx,
-          (await lockLanes(tx, [...lanes])).map(({ id }) => id),
-        ),
+      touch: (lanes) => touch(tx, [...lanes]),
       count: async (counts) => {
         const names = Object.keys(counts).filter((name) => counts[name] !== 0);
         for (const name of names.toSorted()) last(COUNT, { name, n: String(counts[name]) });

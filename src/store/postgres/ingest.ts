@@ -6,14 +6,12 @@ import type { Cursor } from '../../wire/cursor.ts';
 import type { Arrival, Unreadable } from '../../wire/event.ts';
 import { add, doesProve, orAlone } from '../identity.ts';
 import { ORIGINS } from '../rows.ts';
+import { stateOf } from '../sql.ts';
 import type { Counts, IngestStore, Verdict } from '../store.ts';
 import type { Connections, Tx } from './connection.ts';
 import { createKnown, type Row } from './known.ts';
 import { rows } from './rows.ts';
 
-type State = Partial<Record<'floor' | 'watermark', Cursor | null>>;
-
-const STATE = "select name, value from state where name in ('floor', 'watermark')";
 /** Bodies are compared only if an arrival tells an id. */
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
     deliveries, body is null as erased, case when cardinality(cast(@ids as text[])) > 0 then body end as body
@@ -21,13 +19,15 @@ const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, cr
 const NEW = rows({ bigint: 'cursor createdAt origin origins deliveries', text: 'id type session', bytea: 'body' });
 const INSERT = `insert into events (cursor, id, type, session, created_at, received_at, origin, origins, deliveries, body)
   select cursor, id, type, session, "createdAt", @now, origin, origins, deliveries, body
-  from ${NEW.from} order by n returning seq`;
+  from ${NEW.from} order by n`;
 const CHANGED = rows({ bigint: 'seq cursor createdAt origins deliveries', text: 'id session' });
 const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v."createdAt",
     origins = v.origins, deliveries = v.deliveries from ${CHANGED.from} where e.seq = v.seq`;
+/** The event that it contradicts may have come just before. */
 const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, cursor, event, body)
-  values (@reason, @digest, @now, @origin, cast(@cursor as bigint), @event, @body)
-  on conflict (reason, digest) do update set copies = quarantine.copies + @copies returning id, xmax = 0 as "isNew"`;
+  values (@reason, @digest, @now, @origin, cast(@cursor as bigint),
+    (select seq from events where cursor = cast(@ofCursor as bigint) or id = @ofId limit 1), @body)
+  on conflict (reason, digest) do update set copies = quarantine.copies + @copies returning xmax = 0 as "isNew"`;
 
 export function createIngest(db: Connections, clock: Clock): IngestStore {
   const accept: IngestStore['accept'] = ({ readings, counts = {}, state = {}, proves }) =>
@@ -36,24 +36,16 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
       const ids = events.flatMap(({ id }) => id ?? []);
       const cursors = events.flatMap(({ cursor }) => cursor ?? []);
       // The lock is a statement of its own: those after it see what was committed before it was taken.
-      const [, before, found] = await Promise.all([
+      const [, floor, watermark, found] = await Promise.all([
         tx.lock('ingest'),
-        tx.all<{ name: 'floor' | 'watermark'; value: string }>(STATE),
+        stateOf<Cursor>(tx, 'floor'),
+        stateOf<Cursor>(tx, 'watermark'),
         events.length > 0 ? tx.all<Row>(KNOWN, { ids, cursors }) : [],
       ]);
-      const { floor = null, watermark = null }: State = Object.fromEntries(
-        before.map(({ name, value }) => [name, JSON.parse(value) as Cursor]),
-      );
       const batch: Batch = { now: clock.now(), counts: { ...counts } };
       const known = createKnown(found, floor);
       const judged = readings.map((one) => ('event' in one ? known.judge(one.event) : null));
-      if (known.added.length > 0)
-        await insert(
-          tx,
-          known.added,
-          batch.now,
-          judged.some((one) => one?.as === 'conflict'),
-        );
+      if (known.added.length > 0) tx.last(INSERT, { ...NEW.of(known.added), now: batch.now });
       if (known.changed.size > 0) tx.last(CHANGE, CHANGED.of([...known.changed]));
       const verdicts: Verdict[] = [];
       for (const [n, one] of readings.entries()) {
@@ -80,31 +72,11 @@ interface Batch {
   counts: Counts;
 }
 
-/** `isAsked`: the rows get their numbers. */
-async function insert(tx: Tx, added: Row[], now: number, isAsked: boolean): Promise<void> {
-  const values = { ...NEW.of(added), now };
-  if (!isAsked) return tx.last(INSERT, values);
-  const seqs = await tx.all<{ seq: number }>(INSERT, values);
-  for (const [n, row] of added.entries()) row.seq = seqs[n]?.seq ?? 0;
-}
-
-async function quarantine(
-  tx: Tx,
-  { origin, cursor, body }: Arrival | Unreadable,
-  reason: string,
-  of: Row | null,
-  { now, counts }: Batch,
-): Promise<Verdict> {
-  const row = {
-    reason,
-    digest: hash('sha256', body, 'buffer'),
-    now,
-    origin: ORIGINS[origin],
-    cursor,
-    event: of?.seq,
-    body,
-  };
-  const kept = await tx.get<{ isNew: 0 | 1 }>(SET_ASIDE, { ...row, copies: Number(origin === 'webhook') });
-  if (kept?.isNew === 1) add(counts, 'quarantined');
-  return of ? 'conflict' : 'quarantined';
+async function quarantine(tx: Tx, what: Arrival | Unreadable, reason: string, of: Row | null, batch: Batch) {
+  const { origin, cursor, body } = what;
+  const about = { ofCursor: of?.cursor, ofId: of?.id, copies: Number(origin === 'webhook'), now: batch.now };
+  const row = { reason, digest: hash('sha256', body, 'buffer'), origin: ORIGINS[origin], cursor, body };
+  const kept = await tx.get<{ isNew: 0 | 1 }>(SET_ASIDE, { ...row, ...about });
+  if (kept?.isNew === 1) add(batch.counts, 'quarantined');
+  return of ? 'conflict' : ('quarantined' as const);
 }

@@ -32,6 +32,8 @@ export type Locked = { id: number; boot: number | null; claim: number | null };
 export const lockLanes = (tx: Tx, ids: number[]): Promise<Locked[]> =>
   tx.all(`select id, boot, claim from lanes where ${IDS} order by id for update`, { ids });
 
+export const touch = async (tx: Tx, ids: number[]): Promise<void> => touchLocked(tx, idsOf(await lockLanes(tx, ids)));
+
 /** Call it after every change to their waiting tasks. The lane of one task goes with it. */
 export function touchLocked(tx: Tx, ids: number[]): void {
   if (ids.length > 0) tx.last(`update lanes set ${HEAD} where ${IDS} and boot is null`, { ids });
@@ -52,13 +54,10 @@ export function pass(tx: Tx, ends: { id: number; cursor: string }[], how?: 'free
   if (how) dropOwn(tx, idsOf(ends));
 }
 
+type Due = NewTask & { dueAt: number };
+
 /** New tasks come into their lanes. */
-export async function addTasks(
-  tx: Tx,
-  key: string,
-  list: (NewTask & { dueAt: number })[],
-  counts: Counts,
-): Promise<void> {
+export async function addTasks(tx: Tx, key: string, list: Due[], counts: Counts): Promise<void> {
   const tasks = list.map((task) => ({ ...task, lane: laneOf(key, task), cursor: task.cursor ?? '-1' }));
   const values = TASKS.of(tasks);
   const [free, added] = await Promise.all([

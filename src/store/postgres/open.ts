@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { eventsOf } from '../rows.ts';
 import { createVerbs } from '../verbs.ts';
+import { stateOf } from '../sql.ts';
 import { StoreError, type Store } from '../store.ts';
 import type { SqlRow } from '../work.ts';
 import { Connections, type Tx } from './connection.ts';
@@ -48,13 +49,10 @@ function create(db: Connections): Promise<string> {
     if (there?.jit !== 'off')
       throw new StoreError('damaged', 'DATABASE_URL must name the server itself, and no PgBouncer');
     if (there.is !== 1) await createTables(tx, db.schema);
-    const found = await tx.all<{ name: string; value: string }>(
-      "select name, value from state where name in ('schema', 'lane_key')",
-    );
-    const { schema = '1', lane_key: key = '""' } = Object.fromEntries(found.map(({ name, value }) => [name, value]));
-    if (Number(schema) > SCHEMA)
+    const schema = (await stateOf<number>(tx, 'schema')) ?? SCHEMA;
+    if (schema > SCHEMA)
       throw new StoreError('newer', `a newer kit has changed the store to schema ${schema}: start that kit`);
-    return JSON.parse(key) as string;
+    return (await stateOf<string>(tx, 'lane_key')) ?? '';
   });
 }
 

@@ -53,10 +53,8 @@ export async function settle(tx: Tx, ended: Ended[], now: number, counts: Counts
   const ends = changed.flatMap(({ id, from, state, cursor }) => (state > 0 || id !== from ? { id: from, cursor } : []));
   const begun = [...over].map((id) => ({ id, cursor: '-1' }));
   pass(tx, [...begun, ...ends.filter(({ id }) => over.has(id))], 'freed');
-  pass(
-    tx,
-    ends.filter(({ id }) => !over.has(id)),
-  );
+  const goOn = ends.filter(({ id }) => !over.has(id));
+  pass(tx, goOn);
   return ended.reduce((sum, one) => sum + (held.includes(one) ? 0 : one.outcomes.length), 0);
 }
 

@@ -51,21 +51,18 @@ export function createTurns(
   return {
     look: (wanted) => db.read((tx) => look(tx, wanted)),
     async turn(turn) {
-      const { ended } = turn;
       await sign(turn.boot);
       // They touch different tasks, and wait for each other's lanes at most.
-      const [settled, fannedOut] = await Promise.allSettled([
-        ended.length > 0 ? write(turn, (tx, counts, now) => settle(tx, ended, now, counts)) : 0,
+      const [fenced] = await Promise.all([
+        turn.ended.length > 0 ? write(turn, (tx, counts, now) => settle(tx, turn.ended, now, counts)) : 0,
         turn.fanOut.length > 0 && write(turn, (tx, counts) => fanOut(tx, turn, counts)),
       ]);
-      if (settled.status === 'rejected') throw settled.reason;
-      if (fannedOut.status === 'rejected') throw fannedOut.reason;
       const result = await write(turn, async (tx, _, now) => {
         // An earlier claim may have been committed without an answer.
         await giveBack(tx, turn.boot, turn.claim);
         return claim(tx, turn, now, instance);
       });
-      return { ...result, fenced: settled.value };
+      return { ...result, fenced };
     },
   };
 }
