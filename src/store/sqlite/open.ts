@@ -27,24 +27,13 @@ export function openSqlite(file: string, options: SqliteOptions = {}): Store & {
   const db = new Db(file, options);
   create(db);
   db.raw.pragma(`busy_timeout = ${BLOCKING_MS}`);
-  let work: WorkStore | undefined;
-  return {
-    db,
-    ingest: createIngest(db, clock),
-    get work() {
-      return (work ??= createWork(db, file, clock));
-    },
-    close: () => db.close(),
-  };
-}
-
-function createWork(db: Db, file: string, clock: Clock): WorkStore {
   let reader: Db | undefined;
-  return {
+  const work: WorkStore = {
     ...createVerbs(databaseOf(db), clock),
     ...createTurns(db, clock),
     read: async (sql, values) => statementOf((reader ??= new Db(file, { readonly: true })), sql, values).rows,
   };
+  return { db, ingest: createIngest(db, clock), work, close: () => db.close() };
 }
 
 function create(db: Db): void {
