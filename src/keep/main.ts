@@ -42,23 +42,29 @@ function recover(error: unknown): number {
   return FAULT_MS;
 }
 
+let reconciler: Reconciler | undefined;
+if (!config.API_KEY)
+  await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
+
+/** Begins or ends to read history, as this instance leads or not. */
+async function reconcile(): Promise<number> {
+  if (!(await db.leads())) {
+    await reconciler?.stop();
+    reconciler = undefined;
+  } else if (config.API_KEY && !reconciler) {
+    const { Reconciler: Reading } = await import('../reconcile/reconciler.ts');
+    reconciler = new Reading({ ingest: store.ingest, db, config, clock, log });
+  }
+  return FOLLOW_MS;
+}
+
 const ofFile = path === null ? [] : [createCheckpoints(path, db), createBallast(path)];
-const ofOne = [createPruning(parts), createSamples(parts), createAlarms(parts), createBackups(parts), reconcile];
+const ofOne = [createPruning(parts), createSamples(parts), createAlarms(parts), createBackups(parts)];
 const alone =
   (step: Step): Step =>
   async () =>
     (await db.leads()) ? step() : FOLLOW_MS;
-const loops = [...ofFile, ...ofOne.map(alone)].map((step) => startLoop(step, recover));
-let reconciler: Reconciler | undefined;
-
-async function reconcile(): Promise<number> {
-  if (config.API_KEY) {
-    const { Reconciler: Reading } = await import('../reconcile/reconciler.ts');
-    reconciler = new Reading({ ingest: store.ingest, db, config, clock, log });
-  } else await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
-  return Infinity;
-}
-
+const loops = [...ofFile, ...ofOne.map(alone), reconcile].map((step) => startLoop(step, recover));
 let ops: Server | undefined;
 // The previous `keep` may still hold the port.
 const opening = startLoop(async () => {

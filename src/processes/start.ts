@@ -63,7 +63,7 @@ async function start(): Promise<void> {
     receiver.stopSoon();
     await Promise.all([processes.stop(), sleep(NOTICE_MS)]);
     await Promise.race([receiver.drain(), sleep(DRAIN_MS)]);
-    receiver.set('kit', { at: 0 });
+    if (config.storePath !== null) receiver.set('kit', { at: 0 }); // On PostgreSQL, other kits may run.
     await Promise.race([receiver.flush(), sleep(DRAIN_MS)]);
     await taken.release();
     process.exit(EXIT.done);

@@ -63,7 +63,6 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
     const told = "select name, cast(value as text) as value from state where name <> 'lane_key'";
     const rows = await tx.all<{ name: string; value: string }>(told);
     const state = Object.fromEntries(rows.map(({ name, value }) => [name, JSON.parse(value) as unknown]));
-    const instances = "select count(distinct instance) as v from boots where role = 'live'";
     const handlers: HandlerFacts[] = [];
     for (const row of await tx.all<HandlerRow>(HANDLERS)) handlers.push(await handlerOf(tx, row, at));
     return {
@@ -78,7 +77,7 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
       newestAt: await one<number>('select received_at as v from events order by seq desc limit 1'),
       newest: (await one<number>('select max(seq) as v from events')) ?? 0,
       handlers,
-      instances: (await one<number>(instances)) ?? 0,
+      instances: (await one<number>("select count(distinct instance) as v from boots where role = 'live'")) ?? 0,
       running: (await one<number>(RUNNING)) ?? 0,
       gaps: await tx.all<Facts['gaps'][number]>(
         'select cast(after as text) as after, cast(up_to as text) as "upTo" from gaps where closed_at is null order by id limit 100',

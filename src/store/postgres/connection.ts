@@ -59,7 +59,7 @@ export class Connections implements Database {
   checkpoint = async (): Promise<number> => 0;
 
   /** `?schema=` names where the tables are. */
-  constructor(address: string, { max = 10, clock = systemClock }: { max?: number; clock?: Clock } = {}) {
+  constructor(address: string, { max = 20, clock = systemClock }: { max?: number; clock?: Clock } = {}) {
     this.clock = clock;
     const url = new URL(address);
     this.schema = url.searchParams.get('schema') ?? 'kit';

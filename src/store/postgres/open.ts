@@ -20,7 +20,7 @@ export type PostgresStore = Store & { db: Connections };
 
 /** Throws StoreError, written for people. */
 export async function openPostgres(url: string, options: Options = {}): Promise<PostgresStore> {
-  const { instance = 'kit', clock = systemClock, connections: max = 10 } = options;
+  const { instance = 'kit', clock = systemClock, connections: max = 20 } = options;
   const db = new Connections(url, { max, clock });
   const laneKey = await create(db).catch(async (error: unknown) => {
     await db.close();
