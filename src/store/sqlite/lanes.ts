@@ -2,7 +2,7 @@
 // Strict tasks wait until the watermark has reached them.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counts } from '../counts.ts';
-import { HIGHEST, laneOf, NEVER, ownLane, RELEASED } from '../lanes.ts';
+import { HIGHEST, laneOf, NEVER, RELEASED } from '../lanes.ts';
 import type { NewTask, Order } from '../work.ts';
 import type { Db } from './database.ts';
 import type { State } from './state.ts';
@@ -21,7 +21,6 @@ export function createLanes(db: Db, state: State) {
   let key: unknown;
 
   return {
-    own: ownLane,
     of: (task: NewTask): number => laneOf((key ??= state.get('lane_key')), task),
     /** Makes a missing or empty lane due at `dueAt`, for a new task in it. False: it is neither, so touch it afterwards. */
     place: (lane: number, handler: number, dueAt: number): boolean => place.run(lane, handler, dueAt).changes > 0,

@@ -47,21 +47,11 @@ function create(db: Db): void {
   db.raw.exec(`begin immediate; ${schema}; pragma user_version = ${SCHEMA}; commit`);
 }
 
-export interface Taken {
-  store: Pick<Store, 'ingest'>;
-  /** The `seq` of the newest event. */
-  newest: () => number | Promise<number>;
-  /** Whether the file is still the one that was opened. */
-  check: () => 'ok' | 'replaced';
-  /** When the disk is full: deletes the reserve file beside the store. */
-  makeRoom: () => void;
-  /** After a disk fault, when the connection may hold pages that were never written. */
-  reopen: () => void;
-  release: () => void | Promise<void>;
-}
+type Batch = Parameters<Store['ingest']['accept']>[0];
+export type Taken = ReturnType<typeof takeStore>;
 
 /** Throws StoreError, with a message for people. */
-export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }): Taken {
+export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }) {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
     throw new StoreError('damaged', `${file} is missing, but ${file}-wal is there: put the file back`);
   if (existsSync(`${file}-restoring`))
@@ -70,14 +60,18 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
   let current = openSqlite(file, options);
   const { ino, dev } = statSync(file);
   return {
-    store: { ingest: { accept: (batch) => current.ingest.accept(batch) } },
-    newest: () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
-    check() {
+    store: { ingest: { accept: (batch: Batch) => current.ingest.accept(batch) } },
+    /** The `seq` of the newest event. */
+    newest: async () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
+    /** Whether the file is still the one that was opened. */
+    check(): 'ok' | 'replaced' {
       const now = statSync(file, { throwIfNoEntry: false });
       return now?.ino === ino && now.dev === dev ? 'ok' : 'replaced';
     },
+    /** When the disk is full: deletes the reserve file beside the store. */
     makeRoom: () => rmSync(`${file}-ballast`, { force: true }),
-    reopen() {
+    /** After a disk fault, when the connection may hold pages that were never written. */
+    reopen(): void {
       const before = current;
       const fresh = orUndefined(() => openSqlite(file, options));
       if (!fresh) return;
@@ -85,7 +79,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
       // Closed last: otherwise a new file in the place of ours could get the same inode, and `check` would take it for ours.
       before.close();
     },
-    release() {
+    async release(): Promise<void> {
       current.close();
       lock.close();
     },
