@@ -10,6 +10,7 @@ const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[
   faults: async () => (await import('./faults.ts')).faults,
   handlers: async () => (await import('./handlers.ts')).handlers,
   bars: async () => (await import('./bars.ts')).bars,
+  members: async () => (await import('./members.ts')).members,
   mutate: async () => (await import('./mutate.ts')).mutate,
 };
 
