@@ -3,7 +3,7 @@
 // timestamp and the body are signed.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** A header with more signatures counts as unsigned. It has room for hundreds, but the service sends two at most. */
+/** A header with more signatures counts as unsigned. Hundreds would fit, but the service sends at most two. */
 const MOST = 8;
 const TIMESTAMP = /^[1-9]\d{8,11}$/;
 const VALUE = /^v1=([0-9a-f]{64})$/i;
