@@ -1,4 +1,4 @@
-// The processes beside the main one: `run`, `keep`, and up to eight more of `run` for suspects (tasks whose process died).
+// The processes beside the main one: `run`, `keep`, and up to eight for suspects (tasks whose process died).
 import { totalmem } from 'node:os';
 import { envOfRun } from '../base/secrets.ts';
 import type { Logger } from '../base/log.ts';
@@ -6,13 +6,16 @@ import type { Env } from '../config.ts';
 import type { Report, RunArgs } from './channel.ts';
 import { Supervised, type SupervisedOptions } from './supervised.ts';
 
-/** How long processes have to stop. With the drain of the server, a stop takes about 9 s. */
+/**
+ * The time that processes get to end before they are killed. DRAIN_MS in run/main.ts must be below it. The whole stop,
+ * with the drain of the server, takes about 9 s.
+ */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
 /** If `run` takes more memory than this, it is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const NODE = {
-  // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost.
+  // MB for young objects. `run` holds events for the order window; with less room they would be copied.
   // The main process has its limit in main.ts: after 80,000 events it took 193 MB without the limit, 92 MB with it.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
@@ -39,14 +42,7 @@ export class Processes {
   constructor(options: ProcessesOptions) {
     const { env, log } = options;
     this.#options = options;
-    this.#keep = new Supervised({
-      role: 'keep',
-      entry: 'keep/main.ts',
-      node: NODE.keep,
-      args: () => [],
-      env,
-      log,
-    });
+    this.#keep = new Supervised({ role: 'keep', entry: 'keep/main.ts', node: NODE.keep, args: () => [], env, log });
     this.#run = new Supervised({
       ...this.#runAs('live'),
       onReport: (report) => this.#hear(report),
@@ -107,19 +103,23 @@ export class Processes {
     if (report.type === 'loading') this.#loading = report.file;
     if (report.type === 'ready') [this.#loading, this.#failedStarts] = [undefined, 0];
     if (report.type !== 'alive') return;
-    for (const slot of this.#slots.slice(0, report.suspects)) {
+    const { rss, suspects } = report;
+    for (const slot of this.#slots.slice(0, suspects)) {
       slot.start();
       slot.wake();
     }
-    if (report.rss < MEMORY_BYTES) return;
-    this.#options.log.error({ rss: report.rss, limit: MEMORY_BYTES }, 'run takes too much memory: it starts anew');
+    if (rss < MEMORY_BYTES) return;
+    this.#options.log.error({ rss, limit: MEMORY_BYTES }, 'the process run takes too much memory, so it is restarted');
     void this.#run.stop(STOP_MS, true);
   }
 
-  /** If `run` dies twice in a row while it loads or sets up files, that file is left out. A single death may be a kill. */
+  /**
+   * If `run` dies twice in a row while it loads or sets up a file, the file of the second death is left out. A single
+   * death may be a kill from outside.
+   */
   #leaveOut(how: string): void {
     if (this.#loading !== undefined && ++this.#failedStarts > 1)
-      this.#without[this.#loading] = `it ended run twice while it was loaded or set up (${how})`;
+      this.#without[this.#loading] = `the process run died twice as it started, last with this file (${how})`;
     this.#loading = undefined;
   }
 }

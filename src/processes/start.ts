@@ -18,7 +18,7 @@ const TICK_MS = 1_000;
 const REPORT_TICKS = 2;
 /** At a stop the port stays open for at least this long, so that a proxy sees that /readyz fails. */
 const NOTICE_MS = 500;
-/** Requests that take longer to drain are cut off. */
+/** At a stop, requests get this long to end, and so does the last write to the store. */
 const DRAIN_MS = 1_000;
 
 const REPLACED =
@@ -74,7 +74,7 @@ async function start(): Promise<void> {
       env = { ...changed, DATABASE_URL: env['DATABASE_URL'] };
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
-      return log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
+      return log.error({ faults: error.faults }, 'the new configuration has faults; the old one stays in use');
     }
     newest = taken.newest();
     await processes.reload();
@@ -89,7 +89,7 @@ function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promis
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
   // The program that started the kit is gone.
   process.once('disconnect', () => void stop('disconnect'));
-  // One reload after another: two at once would each start processes.
+  // One reload runs after another, because two at once would each start processes.
   let reloading = Promise.resolve();
   process.on('SIGHUP', () => void (reloading = reloading.then(reload)));
 }

@@ -1,5 +1,5 @@
 // One attempt: a handler runs on a claimed task. Whatever the handler does becomes an outcome, unless it ends the process.
-// Once the attempt is over, its `ctx` commits nothing and calls nobody.
+// Once the attempt is over, its `ctx` commits nothing and makes no calls.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { loggable } from '../base/errors.ts';
@@ -17,7 +17,7 @@ export interface AttemptOptions extends ContextOptions {
 export interface Attempt {
   /** Null: the attempt does not count, and the task waits again. Never rejects. */
   done: Promise<Outcome | null>;
-  /** Called when the kit stops: aborts the handler's signal. If the attempt fails after this, it does not count. */
+  /** Called when the kit stops: aborts the handler's signal. A failure after this does not count. */
   drain(): void;
   /** Ends the attempt now. It does not count. */
   abandon(): void;

@@ -69,7 +69,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
   function give(error: unknown, scope: Scope | undefined): void {
     if (scope?.fail(error)) return;
     const words = scope
-      ? 'a handler left work behind that failed after its end: await every promise, clear every timer'
+      ? 'work that a handler left behind has failed: await every promise, clear every timer'
       : 'a rejection is unhandled: await every promise';
     if (throttle(scope?.about.handler ?? '')) log.error({ ...scope?.about, ...loggable(error, scope?.file) }, words);
   }
@@ -92,7 +92,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
       throw error;
     });
   }
-  // So that `import { exit } from 'node:process'` gets the guarded function too.
+  // With this, `import { exit } from 'node:process'` gets the guarded function too.
   syncBuiltinESMExports();
   // A handler that replaced a method of these would change the kit and every other handler.
   for (const shared of [JSON, Date, Math, Promise, Object, Array, Map, Set, Number, String, Buffer, process.hrtime])
