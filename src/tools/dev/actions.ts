@@ -58,7 +58,7 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
       const file = fileOf(n);
       mkdirSync(new URL('test/handlers', ROOT), { recursive: true });
       writeFileSync(new URL(file, ROOT), source.replaceAll(fileURLToPath(ROOT), '../../'));
-      // `npm run` has oxfmt in its PATH. Without it the test works too.
+      // `npm run` has oxfmt in its PATH. An unformatted test works too.
       spawnSync('oxfmt', [file], { cwd: ROOT });
       return { file };
     },
