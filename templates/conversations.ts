@@ -1,4 +1,4 @@
-// Keeps a list of conversations, with last message and unread count: your own read model, in the kit's store.
+// Keeps a list of conversations, with last message and unread count, in a table of its own.
 // The program that shows a conversation to a person must set its `unread` to 0.
 // Lane: the conversation. Freshness: never too old, because the list must be complete.
 // Needs: nothing.

@@ -53,7 +53,7 @@ export const trigger = define({
     for (let attempt = 1; attempt <= times; attempt++) {
       const { headers, body } = signedRequest(event, { secret, prefix, attempt, at: clock.now() - old * 1_000 });
       const answer = (await post(url ?? `http://localhost:${PORT}${path}`, body, headers)) ?? '204';
-      const meaning = answer === '204' ? 'it is on disk, now or from before' : (ANSWERS[answer] ?? 'it is refused');
+      const meaning = answer === '204' ? 'it is stored, or was stored before' : (ANSWERS[answer] ?? 'it is refused');
       deliveries.push({ answer, expected, meaning });
     }
     const key = cursor === null ? `i:${about.id}` : `c:${cursor}`;

@@ -1,5 +1,5 @@
 // The demo: the simulated service sends real signed deliveries over HTTP to a real receiver, and loses, doubles,
-// shuffles and forges some of them. The demo kills `run`, lets replay fetch what was lost, and compares the sums.
+// shuffles and forges some of them. The demo kills `run`, lets replay fetch what was lost, and checks that all sums agree.
 import { systemClock as clock } from '../../base/clock.ts';
 import { styleText } from 'node:util';
 import { describe, EXIT } from '../../base/errors.ts';

@@ -19,7 +19,7 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
   let types: Record<string, EventType<unknown>> = {};
 
   return {
-    /** Reads src/events.ts. Resolves with a fault in it, for people, or null. After a fault, the types stay as they were. */
+    /** Reads src/events.ts. Resolves with its fault in words, or with null. After a fault, the types stay as they were. */
     async load(): Promise<string | null> {
       try {
         ({ eventTypes: types } = (await import(`${EVENTS.href}?${clock.monotonic()}`)) as { eventTypes: typeof types });
