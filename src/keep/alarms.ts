@@ -1,5 +1,5 @@
-// Every five seconds: judges the facts and stores which alarms stand. Posts an alarm when it is raised, when its level has
-// changed, once a day while it stands, and when it is over.
+// Every five seconds: judges the facts and stores the alarms that are raised. Posts an alarm when it begins, when its level
+// has changed, once a day, and when it is over.
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { alarmsOf } from '../operations/alarms.ts';
@@ -32,7 +32,7 @@ export function createAlarms({ db, config, log }: Keep): Step {
     if (why) log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm');
     return why === null;
   }
-  /** In memory, because a full disk cannot store them. Undefined: use the stored ones. */
+  /** The raised alarms, in memory because a full disk cannot store them. Undefined: use the stored ones. */
   let standing: Standing[] | undefined;
   const refusedAt = new Map<string, number>();
 

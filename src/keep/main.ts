@@ -33,7 +33,7 @@ const store = openSqlite(path);
 const db = openForPeople(store.db, new Db(path, { readonly: true }));
 const parts = { db, config, log };
 
-/** A fault of the store is temporary, or `receive` reports it. */
+/** A fault of the store is temporary; if it is not, `receive` reports it. */
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
   if (error.code === 'full') makeRoom(path);

@@ -22,7 +22,7 @@ interface Page {
   oldest: number | null;
 }
 
-// A handler whose file is broken or missing holds pruning back: it will want these events.
+// Pruning waits for a handler whose file is broken or missing: it will want these events.
 const OLD = `select seq, cast(cursor as text) as cursor from events e
   where seq > @after and seq <= @to and received_at < @before
     and seq <= (select coalesce(min(position), 9000000000000000) from handlers)

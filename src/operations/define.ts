@@ -23,7 +23,7 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
-  /** A GET with `read` may ask it, but not with the arguments of `byPost`. Default: true if its access is `read`. */
+  /** A GET may call it with `read` access, but without arguments of `byPost`. Default: true if `access` is `read`. */
   reads?: boolean;
   byPost?: (keyof z.infer<Args> & string)[];
   /** The result is plain JSON. Throws Refused. */

@@ -23,22 +23,22 @@ const ok = (text: string): Finding => ({ state: 'ok', text });
 const warning = (text: string): Finding => ({ state: 'warning', text });
 const fault = (text: string): Finding => ({ state: 'fault', text });
 
-/** Bytes of a test event. It is large and oddly spaced, because a proxy that limits or parses bodies would spoil it. */
+/** Bytes of a test event. It is large and oddly spaced, so that it shows a proxy that limits or rewrites bodies. */
 const LARGE = 1_100_000;
 
 export const ANSWERS: Record<string, string> = {
   '401': 'the signature is refused',
-  '404': 'nothing is at this path: compare WEBHOOK_PATH',
+  '404': 'nothing is at this path: check WEBHOOK_PATH',
   '413': 'the proxy limits bodies: let it pass 12 MiB',
-  '503': 'the store cannot be written, or the kit stops: see its log',
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'the name is not known: see DNS',
-  TimeoutError: 'no answer within 10 s: see the firewall and the proxy',
+  '503': 'the store cannot be written, or the kit is stopping: see its log',
+  ECONNREFUSED: 'nothing listens at this address',
+  ENOTFOUND: 'the host name is not known: check DNS',
+  TimeoutError: 'no answer within 10 s: check the firewall and the proxy',
 };
 
 /** Sends a signed `webhook.ping`, as the service's test does. Null: the answer was a 2xx. Otherwise what went wrong. */
 async function ping(url: string, secret: string, config: Config, clock: Clock): Promise<string | null> {
-  // `receive` knows the kit's own tests by `kit_`: they do not show that the service's webhook is on.
+  // By `kit_`, `receive` recognises the kit's own tests, which do not prove that the service's webhook is on.
   const id = `kit_${randomUUID()}`;
   const rest = { cursor: null, session_id: null, webhook_id: 'doctor', data: { message: 'doctor' } };
   const event = { id, type: 'webhook.ping', created_at: iso(clock.now()), ...rest };

@@ -65,7 +65,7 @@ export function chartsOf(samples: (Sample & { at: number })[]) {
 
 export const status = define({
   name: 'status',
-  about: 'whether all is well, what waits, and what stands in the way',
+  about: 'whether all is well, how many tasks wait, and which alarms are raised',
   args: z.object({ charts: flag.describe('the last 24 hours, by quarter-hour') }),
   access: 'read',
   async run({ db, clock, disk, version }, { charts }) {
@@ -83,7 +83,7 @@ export const status = define({
 
 export const handlers = define({
   name: 'handlers',
-  about: 'the handlers: what they do, what waits, what failed; --forget NAME deletes one that will not come back',
+  about: 'the handlers, with their states and counts; --forget NAME deletes a handler whose file will not come back',
   args: z.object({ forget: z.string().optional() }),
   access: 'change',
   reads: true,

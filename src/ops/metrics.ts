@@ -41,13 +41,13 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
       facts.handlers.map((one) => [one.name, one[name]]),
     );
   }
-  gauge('behind_events', 'events that the handler furthest behind has not taken up', status.behind);
-  gauge('oldest_waiting_seconds', 'how long the longest waiting task has been due', status.oldestWaitingSeconds ?? 0);
+  gauge('behind_events', 'events that the handler furthest behind has not yet taken up', status.behind);
+  gauge('oldest_waiting_seconds', 'how long the oldest due task or event has waited', status.oldestWaitingSeconds ?? 0);
   gauge('failures_in_a_row', 'deliveries in a row that got no 2xx', status.failuresInARow);
   gauge('gaps', 'open gaps: history that the service can no longer show', status.gaps);
   gauge('last_reconcile_timestamp_seconds', 'when history was last read to its end', (lastAt ?? 0) / 1_000);
   by('process_up', 'whether a process is up', 'process', up);
-  by('alarm', 'alarms that stand', 'alarm', [...new Map(alarmsOf(facts, disk).map(({ name }) => [name, 1]))]);
+  by('alarm', 'alarms that are raised', 'alarm', [...new Map(alarmsOf(facts, disk).map(({ name }) => [name, 1]))]);
   gauge('store_log_bytes', "the size of the store's WAL file", disk.logBytes);
   gauge('disk_free_bytes', 'free bytes on the disk of the store', disk.freeBytes);
   const [registry = new Registry()] = registers;

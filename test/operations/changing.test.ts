@@ -120,7 +120,7 @@ test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>(
     null,
     /^--event names one task/,
   ],
-  ['a rerun of a paused handler', 'rerun', { handler: 'h', all: true }, pause, /^h is paused: npx kit resume h first/],
+  ['a rerun of a paused handler', 'rerun', { handler: 'h', all: true }, pause, /^h is paused: run npx kit resume h/],
   [
     'a retry of a broken handler',
     'retry',

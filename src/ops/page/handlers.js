@@ -1,4 +1,4 @@
-// All handlers or one: the state of each, failures by cause, and what each waiting task waits for.
+// All handlers, or one: its state, its failures by cause, and what each waiting task waits for.
 import { useApi } from './api.js';
 import { button, html, table } from './parts.js';
 
