@@ -1,5 +1,5 @@
-// The environment as one checked object. All faults are reported together, each with its variable and remedy. Nothing is
-// guessed.
+// The environment as one checked object. All faults are reported together, each with its variable and remedy. No value
+// with a fault is replaced by a default.
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';

@@ -17,7 +17,7 @@ export interface Page {
   /** In cursor order, each above `after`; then at most ten items without a readable cursor. */
   readings: Reading[];
   cursors: Cursor[];
-  /** The cursor after which the service says to go on. */
+  /** `next_cursor`: the cursor that the service proposes for the next call. */
   next: Cursor | null;
   hasMore: boolean;
   reset: boolean;

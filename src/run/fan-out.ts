@@ -39,7 +39,7 @@ export class Planner {
     });
   }
 
-  /** The tasks of a rerun for one handler, if its lane function does not fail. `passed`: how many events were tried. */
+  /** A handler's tasks of a rerun, without those whose lane function fails. `passed`: how many events were tried. */
   again(handler: number, events: StoredEvent[]): { tasks: NewTask[]; passed: number } {
     const { tasks, upTo } = this.#plan([handler], events);
     const passed = upTo === null ? events.length : events.findIndex(({ seq }) => seq === upTo) + 1;
