@@ -65,7 +65,7 @@ export const schema = z.object({
     .string()
     .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
     .default('sqlite:data/events.db'),
-  API_BASE_URL: url("the service's, ending in /v1", /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
+  API_BASE_URL: url('that of the service, ending in /v1', /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
     .string()
     .regex(/^[\x21-\x7e]+$/, 'must be visible ASCII characters without spaces')

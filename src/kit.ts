@@ -103,7 +103,7 @@ export interface Handler<Type extends string = string> {
   rate?: { perMinute: number };
   /**
    * Creates and changes the handler's own tables. A list: each step runs once, in order. To change a table, add a new
-   * last step and leave the others. A single function: it runs at each start and reload. It may await only its `tx`.
+   * last step and leave the others. A single function: it runs at each start and reload. Functions may await only `tx`.
    */
   setup?: SetupFunction | readonly (string | SetupFunction)[];
   /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */

@@ -10,7 +10,7 @@ export type Report =
   | { type: 'loading'; file: string }
   /** The child has started, and works. */
   | { type: 'ready' }
-  /** A task of `handler` begins; the one before was of another. From now on, a death counts against running tasks. */
+  /** A task of `handler` begins; the task before was of another. From now on, a death counts against running tasks. */
   | { type: 'began'; handler: string }
   /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };

@@ -92,7 +92,7 @@ export class Supervised {
     }
   }
 
-  /** Sends SIGTERM, and SIGKILL after the limit. `again`: it is restarted if it was running, or may be later. */
+  /** Sends SIGTERM, and SIGKILL after the limit. `again`: the child may start again, at once if it was running. */
   async stop(limitMs: number, again = false): Promise<void> {
     const wasThere = this.isRunning();
     // A second SIGTERM would end the child at once.

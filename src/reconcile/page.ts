@@ -30,7 +30,7 @@ const shape = z.object({
   reset_required: z.boolean().default(false),
 });
 
-/** Reads the events above `after`. Null: from the oldest that the service has. Throws ServiceError. */
+/** Reads the events above `after`, or from the oldest that the service has if it is null. Throws ServiceError. */
 export type Read = (after: Cursor | null, limit: number) => Promise<Page>;
 
 /** Each call waits until the budget allows it. */

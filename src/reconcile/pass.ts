@@ -25,7 +25,7 @@ export interface PassOptions {
   onPage: (recovered: number, fetched: number) => Promise<void> | void;
 }
 
-/** Resolves with the reason why nothing was read, or null. */
+/** `overlap`: begins `overlapMs` below the watermark. Resolves with the reason why nothing was read, or null. */
 export async function runPass(options: PassOptions, overlap: boolean): Promise<string | null> {
   const { db, clock, from } = options;
   const { watermark: known, lowest } = await positionOf(db);

@@ -29,7 +29,7 @@ interface Told {
   /** When replay last brought an event that no webhook had brought. */
   recoveredAt: number | null;
   fetched: number;
-  /** The time of the newest request of a person that was answered. */
+  /** When a person made the newest request that was answered. */
   askedAt: number;
 }
 
@@ -53,7 +53,7 @@ export class Reconciler {
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
-  /** The time of the newest request of a person that was begun. */
+  /** When a person made the newest request that was begun. */
   #heardAt = 0;
 
   constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {

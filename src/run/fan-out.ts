@@ -30,7 +30,7 @@ export class Planner {
     this.#options = options;
   }
 
-  /** Finds the tasks for what a look shows. Handlers at the same position share a page. */
+  /** Finds the tasks for the events in `look`. Handlers at the same position share a page. */
   fanOut(look: Look): FanOut[] {
     return [...look.pages].flatMap(([from, { events, upTo }]) => {
       const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));

@@ -1,4 +1,4 @@
-// The process that runs handlers: loads their files, takes over from its predecessor, and takes turns until it is stopped.
+// The process that runs handlers: loads their files, takes over from its predecessor, and works in turns until stopped.
 // In a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { url as inspectorUrl } from 'node:inspector';

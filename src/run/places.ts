@@ -6,7 +6,7 @@ export interface Load {
   running: number;
   /** Tasks that are claimed and have not ended. */
   claimed: number;
-  /** How long its attempts take, ms. Null: unknown. */
+  /** Mean duration of its attempts, in milliseconds. Null: unknown. */
   meanMs: number | null;
 }
 

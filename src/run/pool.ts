@@ -24,9 +24,9 @@ export interface PoolOptions extends Omit<AttemptOptions, 'claim' | 'task' | 'ev
   /** True: runs only tasks whose process died, one at a time. */
   suspects: boolean;
   cache: EventCache;
-  /** A chain of this handler begins. */
+  /** Called when a chain of this handler begins. */
   onBegin?: (handler: Loaded) => void;
-  /** A chain has ended. */
+  /** Called when a chain has ended. */
   onFree: () => void;
 }
 
@@ -174,7 +174,7 @@ export class Pool {
     this.#active.delete(attempt);
     const ms = this.#now() - began;
     const about = { handler: worker.handler.name, key: event.key, type: event.event?.type, origin: event.origin };
-    const how = { attempt: attemptOf(task), outcome: outcome?.as ?? 'gone back', ms: Math.round(ms) };
+    const how = { attempt: attemptOf(task), outcome: outcome?.as ?? 'waits again', ms: Math.round(ms) };
     this.#options.log.debug({ ...about, ...how }, 'an attempt has ended');
     worker.meanMs = worker.meanMs === null ? ms : worker.meanMs + WEIGHT * (ms - worker.meanMs);
     return outcome;

@@ -21,7 +21,7 @@ export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
   boot: number;
   careful: boolean;
   windowMs: number;
-  /** After each turn. */
+  /** Called after each turn. */
   onTurn?: (result: TurnResult) => void;
 }
 
@@ -88,7 +88,7 @@ export class Runner {
 
   async #turn(ended: Ended[]): Promise<TurnResult> {
     const { store, boot, suspects, handlers, log } = this.#options;
-    // A process for suspects takes up no events.
+    // A process for suspects takes up no new events.
     const look = await store.look(suspects || this.#draining ? [] : [...handlers.keys()]);
     const fanOut = this.#planner.fanOut(look);
     const claim = this.#claim;

@@ -1,5 +1,5 @@
 // Makes one request to the service (contract 4.1, 5.1): sends the key, follows no redirects, refuses answers that are
-// too large, and throws ServiceError. The caller decides what it asks, when, and how long that may take (`limitMs`).
+// too large, and throws ServiceError. The caller decides what is asked, when, and for how long (`limitMs`).
 import { isObject, parseJsonText } from '../wire/json.ts';
 import { errorOf, failureOf, unreadable, type Asked } from './errors.ts';
 

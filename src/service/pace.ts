@@ -1,5 +1,5 @@
 // Decides when a call is made and retried (contract 7.2, 8). A call waits until the rate limits allow it. A call that only
-// reads is retried if that can help. If a wait exceeds the time left, it fails with RATE_LIMITED or its last error.
+// reads is retried if that can help. If no time is left for a wait, the call fails: RATE_LIMITED, or its last error.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { aborted, ServiceError } from './errors.ts';

@@ -148,7 +148,7 @@ function unclear(what: string, words: string): ServiceError {
   return new ServiceError({ code: 'unreadable', status: 200, message: `${what}: ${words}` });
 }
 
-/** Returns a function that makes an attempt's client. Its signal `ends` aborts the calls. */
+/** Returns a function that makes the client of an attempt. The signal `ends` aborts the client's calls. */
 export function createService(options: ServiceOptions): (ends: AbortSignal) => Service {
   const { paid, callsPerMinute, clock, pause, ...access } = options;
   const exchange = createExchange(access);
