@@ -12,7 +12,7 @@ export interface Clock {
 
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
-/** The latest time that a Date can hold. */
+/** The latest time that a Date can hold, in Unix milliseconds. */
 export const LATEST_MS = 8.64e15;
 
 /** ISO 8601 in UTC. Null if `ms` is null, or if a Date cannot hold it. */

@@ -88,7 +88,7 @@ function placesIn(stack: string): string[] {
     });
 }
 
-/** Ends the process by an uncaught exception. A rejection could be mistaken for one that a handler did not await. */
+/** Ends the process by an uncaught exception. A rejected promise could be taken for a handler's. */
 export function throwUncaught(error: unknown): void {
   setImmediate(() => {
     throw error;

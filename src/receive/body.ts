@@ -1,5 +1,5 @@
 // Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
-// before they are verified). Large bodies share a memory budget: without room, only the first 64 KiB are read.
+// before they are verified). Large bodies share a memory budget: without room, at most 64 KiB are read.
 import type { IncomingMessage } from 'node:http';
 import { BUDGET, createRoom, SMALL } from './room.ts';
 
