@@ -28,7 +28,7 @@ export const events = define({
 export const tasks = define({
   name: 'tasks',
   about: 'tasks of handlers, newest first; with state waiting, oldest first',
-  args: taskFilter.extend({ causes: flag.describe('failed tasks by error, among the newest 10,000 of each handler') }),
+  args: taskFilter.extend({ causes: flag.describe('groups failed tasks by error, the newest 10,000 of each handler') }),
   access: 'read',
   async run({ db }, { causes, ...filter }) {
     if (filter.handler !== undefined) await handlerNamed(db, filter.handler);
@@ -77,7 +77,7 @@ function waitsFor(task: TaskLine, facts: Facts): string | null {
     return `waits until the handler's file works again: ${handler?.fault ?? 'the file is missing'}`;
   if (handler.paused) return `waits because the handler is paused: npx kit resume ${task.handler}`;
   if (task.dueAt === null)
-    return `waits until replay has shown its event and all before it (the watermark is ${facts.watermark ?? 'not set'})`;
+    return `waits until replay has shown its event and all before it (watermark: ${facts.watermark ?? 'not set'})`;
   if (task.dueAt > facts.at)
     return `waits until ${iso(task.dueAt)}${task.firstFailedAt === null ? '' : ', to be tried again'}`;
   return task.crashes > 0

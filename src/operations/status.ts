@@ -66,7 +66,7 @@ export function chartsOf(samples: (Sample & { at: number })[]) {
 export const status = define({
   name: 'status',
   about: 'whether all is well, how many tasks wait, and which alarms are raised',
-  args: z.object({ charts: flag.describe('the last 24 hours, by quarter-hour') }),
+  args: z.object({ charts: flag.describe('adds numbers of the last 24 hours, by quarter-hour') }),
   access: 'read',
   async run({ db, clock, disk, version }, { charts }) {
     const state = statusOf(await readFacts(db), disk(), version);

@@ -1,5 +1,5 @@
 // Decides who may use the ops port. If a token is set, a request must send one, by Bearer or Basic. Otherwise Host must
-// name this machine. If there is an Origin, it must name the same host as Host, so no page of another site gets an answer.
+// name this machine. If there is an Origin, it must name the same host, so no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Operation } from '../operations/define.ts';

@@ -74,7 +74,7 @@ export async function startOps({ db, config, log }: OpsOptions): Promise<Server>
   return server;
 }
 
-/** Reads the page once, at the start. The policy allows the inline import map by its hash, and no other script in it. */
+/** Reads the page once, at the start. The policy allows the import map by its hash, and no other inline script. */
 function addPage(router: Router, guard: Guard): void {
   const page = readFileSync(new URL('index.html', PAGE), 'utf8');
   const [, map = ''] = /<script type="importmap">(.*?)<\/script>/s.exec(page) ?? [];
