@@ -60,7 +60,7 @@ export function createAlarms({ db, config, log }: Keep): Step {
     standing = list;
     // The end of an alarm is posted once, even if ALERT_URL refuses it.
     const ended = over.filter(({ postedAt }) => postedAt !== null);
-    await Promise.all(ended.map((alarm) => isTaken(alarm, `Over: ${alarm.text.split(/[:.](?= )/)[0]}`, 'over')));
+    await Promise.all(ended.map((alarm) => isTaken(alarm, `Over: "${alarm.text.split(/[:.](?= )/)[0]}"`, 'over')));
     standing = await Promise.all(list.map(told));
     if (standing.length + facts.alarms.length > 0) await write(db, standing);
     return STEP_MS;

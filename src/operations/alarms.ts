@@ -23,14 +23,14 @@ const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000 };
 
 /** Bytes. A larger WAL file raises an alarm, and so does less free space on the disk. */
 const LOG = 64 * 2 ** 20;
-const DISK = 256 * 2 ** 20;
+const DISK = { warning: 256 * 2 ** 20, critical: 64 * 2 ** 20 };
 const CLOSE = "Take what you need from the service's lists, then close the gap";
 
 /** An alarm with the operation that helps. Null: none does. */
 export type Told = Alarm & { remedy: Remedy | null };
 
 export function alarmsOf(facts: Facts, disk: Disk | null): Told[] {
-  const isFull = disk !== null && disk.freeBytes < DISK;
+  const isFull = disk !== null && disk.freeBytes < DISK.warning;
   return [
     ...ofProcesses(facts, isFull),
     ...(isFull && causeOf(facts) === 'store' ? [] : ofDeliveries(facts)),
@@ -145,10 +145,10 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
     const words = `The store's WAL file has ${mib(disk.logBytes)}: another program has been reading the store for a long time. End that program`;
     found.push(alarm('log_large', 'warning', words));
   }
-  if (disk && disk.freeBytes < DISK) {
+  if (disk && disk.freeBytes < DISK.warning) {
     const [refused] = causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
-    const words = `The disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? "Delete other files. A lower RETENTION_DAYS stops the store's growth, but frees nothing"}`;
-    found.push(alarm('disk_full', 'critical', words));
+    const words = `The store's disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? "Delete other files. A lower RETENTION_DAYS stops the store's growth, but frees nothing"}`;
+    found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
   }
   return found;
 }

@@ -7,7 +7,7 @@ import { eventNamed, handlerNamed } from './named.ts';
 import { readFacts } from './store/facts.ts';
 import { tell, type PeopleStore } from './store/open.ts';
 import type { HandlerFacts } from './store/shapes.ts';
-import { discard as discardTasks, rerun as addRerun, retry as retryTask } from './store/tasks.ts';
+import { discard as discardTasks, hasten, rerun as addRerun, retry as retryTask } from './store/tasks.ts';
 
 const PAUSE = 'update handlers set paused = @paused where name = @which';
 const STOP = `update reruns set ended_at = @now, filter = '{}'
@@ -45,7 +45,7 @@ async function workingHandler(db: PeopleStore, name: string): Promise<HandlerFac
 
 export const retry = define({
   name: 'retry',
-  about: 'runs dead letters again, behind live work; with --event, runs one task now, even if it is waiting or skipped',
+  about: 'runs failing tasks now, and dead letters behind live work; with --event, one task now, even a skipped one',
   args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
@@ -59,10 +59,11 @@ export const retry = define({
       return { retried: 1 };
     }
     someOf('--event, --error, --type, --session', { ...filter, all });
-    if (dead === 0) throw new Refused(`${name} has no dead letters`);
+    const failing = await hasten(context.db, { handler: name, ...filter, limit: 0 });
+    if (dead + failing === 0) throw new Refused(`${name} has no dead letters and no failing tasks`);
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
     const rerun = await addRerun(context.db, { ...which, perMinute: pace });
-    return { rerun, words: "this is the rerun's number; the dead letters run behind live work" };
+    return { failing, rerun, words: 'failing tasks run now; the rerun with this number retries the dead letters' };
   },
 });
 

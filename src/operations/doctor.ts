@@ -93,13 +93,15 @@ export const doctor = define({
   async run(context) {
     const config = context.config();
     const facts = await readFacts(context.db);
-    const stands = alarmsOf(facts, context.disk()).map(({ name, level, text }) => ({
-      check: name,
-      ...(level === 'critical' ? fault(text) : warning(text)),
+    const alarms = alarmsOf(facts, context.disk());
+    const headline = headlineOf(facts, alarms);
+    const others = alarms
+      .filter(({ text }) => text !== headline.text)
+      .map(({ name: check, ...rest }) => ({ check, ...rest }));
+    const rows = [{ check: 'status', ...headline }, ...others].map(({ check, level, text }) => ({
+      check,
+      ...{ ok, busy: ok, warning, critical: fault }[level](text),
     }));
-    const { level, text } = headlineOf(facts, []);
-    const judged = { ok, busy: ok, warning, critical: fault }[level](text);
-    const rows = [{ check: 'status', ...judged }, ...stands];
     for (const [check, run] of Object.entries(CHECKS))
       rows.push({ check, ...(await run(context, config).catch((error: unknown) => fault(describe(error).message))) });
     return rows;

@@ -27,6 +27,8 @@ export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 const BEHIND = 1_000;
+/** A delivery that was refused longer ago is told in the past tense. */
+const RECENT_MS = 10_000;
 export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process "run" is down. It starts by itself; if it does not, see the log';
 const KEEP_DOWN = 'No history is read: the process "keep" is down. It starts by itself; if it does not, see the log';
@@ -61,8 +63,8 @@ export const totalOf = (facts: Facts, name: 'waiting' | 'done' | 'skipped' | 'de
   facts.handlers.reduce((sum, handler) => sum + handler[name], 0);
 
 /** How many events the handler that is furthest behind has not taken up. */
-export function behindOf({ handlers, newest }: Facts): number {
-  return Math.max(0, ...handlers.flatMap(({ state, position }) => (state === 'loaded' ? newest - position : [])));
+export function behindOf({ handlers }: Facts): number {
+  return Math.max(0, ...handlers.flatMap(({ state, behind }) => (state === 'loaded' ? behind : [])));
 }
 
 export function handlerState(handler: HandlerFacts): 'running' | 'paused' | 'failing' | 'broken' | 'missing' {
@@ -100,8 +102,8 @@ export const causeOf = (facts: Facts): string => lastRefused(facts).cause ?? '';
 export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
-  if (at < sinceOf(facts) || facts.at - at > MINUTE_MS)
-    return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago. See npx kit doctor.`;
+  if (at < sinceOf(facts) || facts.at - at > RECENT_MS)
+    return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago: ${why.split('. ')[0]}.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
@@ -117,7 +119,7 @@ export function failureOf(
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>
-  `A process died while it ran ${count(suspects, 'task')} of ${name}. Each runs again in its own process: see the log`;
+  `A process crashed or looped while it ran ${count(suspects, 'task')} of ${name}. Each runs again alone: see the log`;
 
 /** The one sentence that a person reads first. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {

@@ -94,10 +94,10 @@ export const handlers = define({
         throw new Refused(`${forget} has a file and works: remove the file first, then send SIGHUP`);
       await forgetHandler(db, forget);
     }
-    const { handlers: list, newest } = await readFacts(db);
+    const { handlers: list } = await readFacts(db);
     return list.map((handler) => {
-      const { name, file, fault, waiting, done, skipped, dead, failed, failing, position } = handler;
-      const rest = { waiting, done, skipped, dead, failed, behind: newest - position, fault, file };
+      const { name, file, fault, waiting, done, skipped, dead, failed, failing, behind } = handler;
+      const rest = { waiting, done, skipped, dead, failed, behind, fault, file };
       return { name, state: handlerState(handler), failingSince: iso(failing?.since ?? null), ...rest };
     });
   },

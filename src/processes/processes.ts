@@ -1,5 +1,6 @@
 // The processes beside the main one: `run`, `keep`, and up to eight for suspects (tasks whose process died).
 import { totalmem } from 'node:os';
+import { EXIT } from '../base/errors.ts';
 import { envOfRun } from '../base/secrets.ts';
 import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
@@ -115,10 +116,10 @@ export class Processes {
 
   /**
    * If `run` dies twice in a row while it loads or sets up a file, the file of the second death is left out. A single
-   * death may be a kill from outside.
+   * death may be a kill from outside, and the exit code `unreachable` is a fault of the store.
    */
   #leaveOut(how: string): void {
-    if (this.#loading !== undefined && ++this.#failedStarts > 1)
+    if (how !== `exit code ${EXIT.unreachable}` && this.#loading !== undefined && ++this.#failedStarts > 1)
       this.#without[this.#loading] = `the process run died twice as it started, last with this file (${how})`;
     this.#loading = undefined;
   }

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
+import { startLoop } from '../base/loop.ts';
 import { ConfigError, loadConfig, readEnv } from '../config.ts';
 import { Processes } from './processes.ts';
 import { createReceiver } from '../receive/receiver.ts';
@@ -30,8 +31,7 @@ async function start(): Promise<void> {
   const log = createLog('receive', config.LOG_LEVEL);
   const taken = takeStore(config.storePath);
   let newest = taken.newest();
-  let isReplaced = false;
-  let stopping = false;
+  let [isReplaced, stopping] = [false, false];
   const processes = new Processes({ env: () => env, newest: () => newest, log });
   const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced };
   const receiver = createReceiver({ ...taken, config, clock, log, ...wiring });
@@ -40,18 +40,19 @@ async function start(): Promise<void> {
   flushCompileCache();
 
   let ticks = 0;
-  setInterval(() => {
+  startLoop(() => {
     processes.tick();
     if (!isReplaced && taken.check() === 'replaced') {
       isReplaced = true;
       log.fatal(REPLACED);
       void processes.stop(0);
     }
-    if (isReplaced) return;
+    if (isReplaced) return TICK_MS;
     const told = { at: clock.now(), version, processes: { receive: 'up', ...processes.states() } };
     if (ticks++ % REPORT_TICKS === 0) receiver.set('kit', told);
     void receiver.flush();
-  }, TICK_MS);
+    return TICK_MS;
+  });
 
   async function stop(signal: string): Promise<void> {
     if (stopping) process.exit(EXIT.failed);

@@ -4,6 +4,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
+import { StoreError } from '../store/store.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import { ConfigError } from '../config.ts';
 
@@ -79,7 +80,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
     const scope = scopes.getStore();
     if (scope) return give(error, scope);
     log.fatal(loggable(error), error instanceof ConfigError ? error.message : 'an uncaught error ends this process');
-    process.exit(EXIT.failed);
+    process.exit(error instanceof StoreError ? EXIT.unreachable : EXIT.failed);
   });
 
   for (const name of ['exit', 'abort', 'reallyExit'] as const) {

@@ -15,7 +15,7 @@ const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
 
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
-  const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9 };
+  const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9, behind: 0 };
   const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0 };
   const times = { dueSince: null, heldSince: null };
   return { handlers: [{ ...file, ...counts, ...well, ...times, ...change }] };
@@ -23,7 +23,7 @@ function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
 
 function factsWith(change: Partial<Facts> = {}): Facts {
   const kit = { at: AT, pid: 1, version: '2', processes: UP };
-  const newest = { newestCursor: '9' as Cursor, newestAt: AT, newest: 9, watermark: null, floor: null };
+  const newest = { newestCursor: '9' as Cursor, newestAt: AT, watermark: null, floor: null };
   const none = { counters: {}, alarms: [], conflictAt: null, reruns: [], running: 0, gaps: [] };
   return { at: AT, ...newest, ...none, ...crm(), ...change, state: { kit, reconcile: IDLE, ...change.state } };
 }
@@ -73,12 +73,12 @@ test.each<[string, Partial<Facts>, string]>([
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
   ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, and 1 task wait'],
-  ['handlers are far behind', { newest: 5_009 }, 'busy: A handler still has 5,000 events to take up'],
+  ['handlers are far behind', crm({ behind: 5_000 }), 'busy: A handler still has 5,000 events to take up'],
   ['a rerun goes on', { reruns: [RERUN] }, 'busy: crm gets its events again: 64 tasks so far'],
   [
     'a process died and its task runs apart',
     crm({ suspects: 1, waiting: 1 }),
-    'warning: A process died while it ran 1 task of crm. Each runs again in its own process',
+    'warning: A process crashed or looped while it ran 1 task of crm. Each runs again alone',
   ],
   ['run is not up', processes({ run: 'down' }), 'busy: No handler works'],
   ['keep is not up', processes({ keep: 'down' }), 'busy: No history is read'],

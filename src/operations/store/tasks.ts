@@ -19,6 +19,8 @@ const WAITING = `select t.event, t.handler from tasks t join handlers h on h.id 
     and (instr(t.error, @error) = 1 or @error is null)`;
 const SKIP = `update tasks set state = 2, ended_at = @now, error = 'discarded'
   where event = @event and handler = @handler and state = 0 returning handler, lane, 0 as state`;
+const HASTEN = `update tasks set due_at = @now where event = @event and handler = @handler and state = 0
+  and failed_at is not null returning lane`;
 const AGAIN = `update tasks set state = 0, due_at = @now, failed_at = null, attempts = 0, crashes = 0, error = null,
   ended_at = null, rerun = case when state > 0 then 1 else rerun end where event = @event and handler = @handler`;
 const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_seq, until_cursor, until_seq,
@@ -46,16 +48,27 @@ export async function forget(db: PeopleStore, handler: string): Promise<void> {
 }
 
 /** Ends waiting tasks as skipped. `event` is an event's number. Resolves with the number of tasks. */
-export async function discard(db: PeopleStore, { event, ...filter }: TaskFilter): Promise<number> {
-  let discarded = 0;
+export const discard = (db: PeopleStore, filter: TaskFilter): Promise<number> => eachWaiting(db, filter, skip);
+
+/** Makes failing tasks due now. Resolves with their number. */
+export const hasten = (db: PeopleStore, filter: TaskFilter): Promise<number> =>
+  eachWaiting(db, filter, async (tx, tasks, now) => {
+    const lanes: number[] = [];
+    for (const task of tasks) for (const { lane } of await tx.all<Task>(HASTEN, { ...task, now })) lanes.push(lane);
+    await tx.touch(lanes);
+    return lanes.length;
+  });
+
+async function eachWaiting(db: PeopleStore, { event, ...filter }: TaskFilter, change: typeof skip): Promise<number> {
+  let changed = 0;
   // The search runs outside the transaction, because it may pass many tasks that do not match.
   async function stretch(range: Stretch): Promise<void> {
     const tasks = await db.all<Task>(WAITING, { ...filter, ...range });
-    if (tasks.length > 0) discarded += await db.write((tx) => skip(tx, tasks, db.clock.now()));
+    if (tasks.length > 0) changed += await db.write((tx) => change(tx, tasks, db.clock.now()));
   }
   const seq = Number(event);
   await (event === undefined ? walk(db, 'tasks', 'event', stretch) : stretch({ from: seq - 1, to: seq }));
-  return discarded;
+  return changed;
 }
 
 async function skip(tx: Change, tasks: Task[], now: number): Promise<number> {
