@@ -3,10 +3,11 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { orUndefined } from '../../base/errors.ts';
 import { cursorArg, flag } from '../../operations/arguments.ts';
-import { define } from '../../operations/define.ts';
+import { define, Refused } from '../../operations/define.ts';
 import { ANSWERS } from '../../operations/doctor.ts';
 import { post } from '../../operations/post.ts';
-import { typeOf } from '../../wire/event-types.ts';
+import { faultOf } from '../../run/load.ts';
+import { typeOf, typesFault } from '../../wire/event-types.ts';
 import { fixture, signedRequest } from '../testing/fixture.ts';
 
 const SESSION = '00000000-0000-4000-8000-000000000001';
@@ -36,6 +37,8 @@ export const trigger = define({
   access: 'change',
   async run({ config, clock }, { type, data, set, cursor, times, url, badSignature, old }) {
     const { PORT, WEBHOOK_PATH: path, WEBHOOK_SECRET: own, WEBHOOK_HEADER_PREFIX: prefix, ...more } = config();
+    // Without its types, the example data would be empty.
+    if (typesFault !== undefined) throw new Refused(faultOf(typesFault, 'src/events.ts'));
     const at = clock.now();
     const example = { ...(typeOf(type)?.example?.({ n: at, session: SESSION, at }) as object) } as typeof data;
     const texts = set.map((text) => /^(\w+)=(.*)$/s.exec(text)?.slice(1) ?? []);

@@ -10,7 +10,7 @@ const USAGE = `npm run dev -- [--live] [--traffic] [--chaos] [--store <file>] [-
   --traffic  sends an event each second
   --chaos    three of ten events are lost, doubled, shuffled or late. The page can also switch traffic and chaos
   --store    the store's file; default: data/dev.db, or data/dev-live.db with --live
-  --inspect  for breakpoints in handlers: attach a debugger to 127.0.0.1:9229, or to this port`;
+  --inspect  for breakpoints in handlers: attach a debugger to port 9229, or to this one. Attempts have no timeout then`;
 
 export function readOptions() {
   const args = process.argv.slice(2).map((arg) => (arg === '--inspect' ? '--inspect=9229' : arg));
