@@ -147,7 +147,7 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
   }
   if (disk && disk.freeBytes < DISK.warning) {
     const [refused] = causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
-    const words = `The store's disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? "Delete other files. A lower RETENTION_DAYS stops the store's growth, but frees nothing"}`;
+    const words = `The store's disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files'}`;
     found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
   }
   return found;
