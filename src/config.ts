@@ -56,7 +56,7 @@ export const schema = z.object({
   PUBLIC_URL: url('like https://hooks.example.com/webhooks', /^https?:/i).optional(),
   WEBHOOK_HEADER_PREFIX: z
     .string()
-    .regex(/^[A-Za-z0-9-]+-$/, `must be the beginning of the header names, like ${DEFAULT_PREFIX}`)
+    .regex(/^[A-Za-z0-9-]+-$/, `must hold letters, digits and - only, and end with -, like ${DEFAULT_PREFIX}`)
     .default(DEFAULT_PREFIX),
   TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
   // The maximum is below the limits of SQLite (10^9 bytes in a row) and of strings (2^29 characters).

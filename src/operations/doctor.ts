@@ -29,7 +29,7 @@ const LARGE = 1_100_000;
 export const ANSWERS: Record<string, string> = {
   '401': 'the signature is refused',
   '404': 'nothing is at this path: check WEBHOOK_PATH',
-  '413': 'the proxy limits bodies: let it pass 12 MiB',
+  '413': 'BODY_LIMIT_BYTES or the proxy limits bodies: let 12 MiB pass',
   '503': 'the store cannot be written, or the kit is stopping: see its log',
   ECONNREFUSED: 'nothing listens at this address',
   ENOTFOUND: 'the host name is not known: check DNS',
@@ -78,7 +78,7 @@ const CHECKS: Record<string, Check> = {
     return ok('API_KEY can read the history');
   },
   async alerts(_, { ALERT_URL: url }) {
-    if (!url) return warning('ALERT_URL is not set: alarms are shown only in the status and on the page');
+    if (!url) return warning('ALERT_URL is not set: alarms are not posted; see status, page and log');
     const text = 'A test by npx kit doctor: alarms come here';
     const why = await post(url, JSON.stringify({ text, content: text, alarm: 'test', state: 'test' }));
     return why ? fault(`ALERT_URL does not take alarms (${why})`) : ok('ALERT_URL has taken a test alarm');

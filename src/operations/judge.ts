@@ -44,7 +44,7 @@ export function reconcileOf({ state }: Facts): Reconcile {
 }
 
 export interface BackupState {
-  /** `since`: the last success, or the first failure. `verifiedAt`: when the newest copy was verified. Null: none was. */
+  /** `since`: the last success; before any, the first failure. `verifiedAt`: when the newest copy was verified. Null: none was. */
   since: number;
   verifiedAt: number | null;
   file: string | null;
@@ -153,7 +153,9 @@ function busyWith(facts: Facts): Headline | null {
     return busy(`History cannot be read for now: ${reconcile.reason ?? 'the service fails'}`);
   const paused = facts.handlers.find((handler) => handler.paused && handler.waiting > 0);
   if (paused)
-    return busy(`${paused.name} is paused, and ${count(paused.waiting, 'task')} wait: npx kit resume ${paused.name}`);
+    return busy(
+      `${paused.name} is paused, with ${count(paused.waiting, 'waiting task')}: npx kit resume ${paused.name}`,
+    );
   const [rerun] = facts.reruns;
   if (!rerun) return null;
   const what = rerun.only === 'dead' ? 'retries its dead letters' : 'gets its events again';

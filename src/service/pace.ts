@@ -6,7 +6,7 @@ import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call. `rpc` counts the other calls too, like the limit of a key (contract 5.6). */
+  /** The rate limit that counts the call. `rpc` counts quotes and media too, as the service does (contract 5.6). */
   limit: 'rpc' | 'quotes' | 'media';
   /** True if the call may be retried after a failure. */
   safe: boolean;

@@ -72,7 +72,7 @@ test.each<[string, Partial<Facts>, string]>([
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 conversations'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
-  ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, and 1 task wait'],
+  ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, with 1 waiting task: npx kit'],
   ['handlers are far behind', crm({ behind: 5_000 }), 'busy: A handler still has 5,000 events to take up'],
   ['a rerun goes on', { reruns: [RERUN] }, 'busy: crm gets its events again: 64 tasks so far'],
   [

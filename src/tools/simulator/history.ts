@@ -21,7 +21,7 @@ export const FIRST_CURSOR = 9_999_999_999_999_900n;
 const SESSIONS = ['00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000002'];
 const PEOPLE = 3;
 
-/** `earlier`: a cursor below the first is accepted too, as if of an older event. Replay after it shows all events. */
+/** `earlier`: replay also accepts cursors below the first, as those of older events. They expire with the first event. */
 export function createHistory(clock: Clock, firstCursor: bigint, earlier = false) {
   const events: SimulatedEvent[] = [];
   const positions = new Map<string, number>();
