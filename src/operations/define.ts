@@ -107,8 +107,7 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
 
 /** The words for a fault. Undefined: zod's own words. */
 function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
-  if (code === 'invalid_type')
-    return input === undefined ? 'is required' : `must be of type ${String(issue['expected'])}`;
+  if (code === 'invalid_type') return input === undefined ? 'is required' : `is no ${String(issue['expected'])}`;
   if (code === 'too_small') return `must be at least ${String(issue['minimum'])}`;
   if (code === 'too_big') return `must be at most ${String(issue['maximum'])}`;
   return code === 'invalid_value' ? `must be one of ${(issue['values'] as string[]).join(', ')}` : undefined;

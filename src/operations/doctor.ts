@@ -22,6 +22,7 @@ type Check = (context: OperationContext, config: Config) => Promise<Finding>;
 const ok = (text: string): Finding => ({ state: 'ok', text });
 const warning = (text: string): Finding => ({ state: 'warning', text });
 const fault = (text: string): Finding => ({ state: 'fault', text });
+const JUDGED = { ok, busy: ok, warning, critical: fault };
 
 /** Bytes of a test event. It is large and oddly spaced, so that it shows a proxy that limits or rewrites bodies. */
 const LARGE = 1_100_000;
@@ -94,14 +95,9 @@ export const doctor = define({
     const config = context.config();
     const facts = await readFacts(context.db);
     const alarms = alarmsOf(facts, context.disk());
-    const headline = headlineOf(facts, alarms);
-    const others = alarms
-      .filter(({ text }) => text !== headline.text)
-      .map(({ name: check, ...rest }) => ({ check, ...rest }));
-    const rows = [{ check: 'status', ...headline }, ...others].map(({ check, level, text }) => ({
-      check,
-      ...{ ok, busy: ok, warning, critical: fault }[level](text),
-    }));
+    const status = { name: 'status', ...headlineOf(facts, alarms) };
+    const told = [status, ...alarms.filter(({ text }) => text !== status.text)];
+    const rows = told.map(({ name: check, level, text }) => ({ check, ...JUDGED[level](text) }));
     for (const [check, run] of Object.entries(CHECKS))
       rows.push({ check, ...(await run(context, config).catch((error: unknown) => fault(describe(error).message))) });
     return rows;

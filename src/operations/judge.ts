@@ -27,8 +27,6 @@ export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 const BEHIND = 1_000;
-/** A delivery that was refused longer ago is told in the past tense. */
-const RECENT_MS = 10_000;
 export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process "run" is down. It starts by itself; if it does not, see the log';
 const KEEP_DOWN = 'No history is read: the process "keep" is down. It starts by itself; if it does not, see the log';
@@ -102,7 +100,7 @@ export const causeOf = (facts: Facts): string => lastRefused(facts).cause ?? '';
 export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
-  if (at < sinceOf(facts) || facts.at - at > RECENT_MS)
+  if (at < sinceOf(facts) || facts.at - at > 10 * SECOND_MS)
     return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago: ${why.split('. ')[0]}.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }

@@ -20,7 +20,7 @@ const WAITING = `select t.event, t.handler from tasks t join handlers h on h.id 
 const SKIP = `update tasks set state = 2, ended_at = @now, error = 'discarded'
   where event = @event and handler = @handler and state = 0 returning handler, lane, 0 as state`;
 const HASTEN = `update tasks set due_at = @now where event = @event and handler = @handler and state = 0
-  and failed_at is not null returning lane`;
+  and failed_at is not null returning handler, lane, 0 as state`;
 const AGAIN = `update tasks set state = 0, due_at = @now, failed_at = null, attempts = 0, crashes = 0, error = null,
   ended_at = null, rerun = case when state > 0 then 1 else rerun end where event = @event and handler = @handler`;
 const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_seq, until_cursor, until_seq,
@@ -48,35 +48,36 @@ export async function forget(db: PeopleStore, handler: string): Promise<void> {
 }
 
 /** Ends waiting tasks as skipped. `event` is an event's number. Resolves with the number of tasks. */
-export const discard = (db: PeopleStore, filter: TaskFilter): Promise<number> => eachWaiting(db, filter, skip);
+export const discard = (db: PeopleStore, filter: TaskFilter): Promise<number> =>
+  changeWaiting(db, filter, SKIP, 'skipped');
 
 /** Makes failing tasks due now. Resolves with their number. */
 export const hasten = (db: PeopleStore, filter: TaskFilter): Promise<number> =>
-  eachWaiting(db, filter, async (tx, tasks, now) => {
-    const lanes: number[] = [];
-    for (const task of tasks) for (const { lane } of await tx.all<Task>(HASTEN, { ...task, now })) lanes.push(lane);
-    await tx.touch(lanes);
-    return lanes.length;
-  });
+  changeWaiting(db, filter, HASTEN, 'waiting');
 
-async function eachWaiting(db: PeopleStore, { event, ...filter }: TaskFilter, change: typeof skip): Promise<number> {
+async function changeWaiting(
+  db: PeopleStore,
+  { event, ...filter }: TaskFilter,
+  sql: string,
+  to: 'skipped' | 'waiting',
+): Promise<number> {
   let changed = 0;
   // The search runs outside the transaction, because it may pass many tasks that do not match.
   async function stretch(range: Stretch): Promise<void> {
     const tasks = await db.all<Task>(WAITING, { ...filter, ...range });
-    if (tasks.length > 0) changed += await db.write((tx) => change(tx, tasks, db.clock.now()));
+    if (tasks.length > 0) changed += await db.write((tx) => change(tx, tasks, sql, to, db.clock.now()));
   }
   const seq = Number(event);
   await (event === undefined ? walk(db, 'tasks', 'event', stretch) : stretch({ from: seq - 1, to: seq }));
   return changed;
 }
 
-async function skip(tx: Change, tasks: Task[], now: number): Promise<number> {
-  const skipped: Task[] = [];
-  for (const { event, handler } of tasks) skipped.push(...(await tx.all<Task>(SKIP, { event, handler, now })));
-  await moveCounts(tx, skipped, 'skipped');
-  await tx.touch(skipped.map(({ lane }) => lane));
-  return skipped.length;
+async function change(tx: Change, tasks: Task[], sql: string, to: 'skipped' | 'waiting', now: number): Promise<number> {
+  const changed: Task[] = [];
+  for (const { event, handler } of tasks) changed.push(...(await tx.all<Task>(sql, { event, handler, now })));
+  await moveCounts(tx, changed, to);
+  await tx.touch(changed.map(({ lane }) => lane));
+  return changed.length;
 }
 
 /** Makes one task due now, with all its attempts again. False: there is no task, or it is done. */
