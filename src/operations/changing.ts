@@ -63,7 +63,7 @@ export const retry = define({
     if (dead + failing === 0) throw new Refused(`${name} has no dead letters and no failing tasks`);
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
     const rerun = await addRerun(context.db, { ...which, perMinute: pace });
-    return { failing, rerun, words: 'failing tasks run now; the rerun with this number retries the dead letters' };
+    return { failing, rerun, words: 'failing tasks run now; this rerun runs the dead letters behind live work' };
   },
 });
 

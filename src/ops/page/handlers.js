@@ -18,8 +18,8 @@ export function Handlers({ args }) {
     ${table({ result: shownRows, error }, { columns, actions: changes, empty: 'Handlers in src/handlers appear here' })}
     <h2>Failures by cause</h2>
     ${table(causes, {
-      actions: ({ handler, error: cause }) =>
-        ['retry', 'discard'].map((name) => button(name, { handler, error: cause })),
+      actions: ({ handler, state, error: cause }) =>
+        ['retry', ...(state === 'dead' ? [] : ['discard'])].map((name) => button(name, { handler, error: cause })),
       empty: 'Failures appear here, by error',
     })}
     <h2>Waiting tasks</h2>
