@@ -7,10 +7,7 @@ import type { Env } from '../config.ts';
 import type { Report, RunArgs } from './channel.ts';
 import { Supervised, type SupervisedOptions } from './supervised.ts';
 
-/**
- * The time that processes get to end before they are killed. DRAIN_MS in run/main.ts must be below it. The whole stop,
- * with the drain of the server, takes about 9 s.
- */
+/** Processes get this long to end before they are killed: longer than DRAIN_MS in run/main.ts. A stop takes about 9 s. */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
 /** If `run` takes more memory than this, it is drained and started anew. */
@@ -104,21 +101,21 @@ export class Processes {
     if (report.type === 'loading') this.#loading = report.file;
     if (report.type === 'ready') [this.#loading, this.#failedStarts] = [undefined, 0];
     if (report.type !== 'alive') return;
-    const { rss, suspects } = report;
-    for (const slot of this.#slots.slice(0, suspects)) {
+    for (const slot of this.#slots.slice(0, report.suspects)) {
       slot.start();
       slot.wake();
     }
-    if (rss < MEMORY_BYTES) return;
-    this.#options.log.error({ rss, limit: MEMORY_BYTES }, 'the process run takes too much memory, so it is restarted');
+    if (report.rss < MEMORY_BYTES) return;
+    this.#options.log.error(
+      { rss: report.rss, limit: MEMORY_BYTES },
+      'the process run takes too much memory, so it is restarted',
+    );
     void this.#run.stop(STOP_MS, true);
   }
 
-  /**
-   * If `run` dies twice in a row while it loads or sets up a file, the file of the second death is left out. A single
-   * death may be a kill from outside, and the exit code `unreachable` is a fault of the store.
-   */
+  /** A file is left out if it is loaded or set up when `run` dies a second time in a row: one death may be a kill. */
   #leaveOut(how: string): void {
+    // With this exit code, the store was at fault.
     if (how !== `exit code ${EXIT.unreachable}` && this.#loading !== undefined && ++this.#failedStarts > 1)
       this.#without[this.#loading] = `the process run died twice as it started, last with this file (${how})`;
     this.#loading = undefined;
