@@ -74,9 +74,8 @@ const RAISE = `insert into alarms (name, about, level, text, raised_at, posted_a
 /** Stores these alarms, and deletes all others. */
 function write(db: PeopleStore, list: Standing[]): Promise<void> {
   return db.write(async (tx) => {
-    for (const { name, about } of await tx.all<Alarm>('select name, about from alarms'))
-      if (!list.some((one) => keyOf(one) === keyOf({ name, about })))
-        await tx.run('delete from alarms where name = @name and about = @about', { name, about });
+    const keys = JSON.stringify(list.map(keyOf));
+    await tx.run("delete from alarms where name || ' ' || about not in (select value from json_each(@keys))", { keys });
     for (const alarm of list) await tx.run(RAISE, { ...alarm, now: db.clock.now() });
   });
 }

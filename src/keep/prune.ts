@@ -15,12 +15,7 @@ import type { Keep, Step } from './keep.ts';
 const PAUSE_MS = 50;
 /** Events in a page. */
 const PAGE = 500;
-
-interface Page {
-  to: number | null;
-  rows: number;
-  oldest: number | null;
-}
+type Found = { rows: number } & Record<'to' | 'oldest', number | null>;
 
 // Pruning waits for a handler whose file is broken or missing: it will want these events.
 const OLD = `select seq, cast(cursor as text) as cursor from events e
@@ -63,7 +58,7 @@ export function createPruning({ db, config, log }: Keep): Step {
 export async function prune(db: Database, before: number, after = 0): Promise<number | null> {
   const page = `select max(seq) as "to", count(*) as rows, min(received_at) as oldest
     from (select seq, received_at from events where seq > @after order by seq limit ${PAGE}) page`;
-  const { to = null, rows = 0, oldest } = (await db.get<Page>(page, { after })) ?? {};
+  const { to = null, rows = 0, oldest } = (await db.get<Found>(page, { after })) ?? {};
   if (to !== null && Number(oldest) < before) await db.write((tx) => remove(tx, { before, after, to }));
   if (rows === PAGE && Number(oldest) < before) return to;
   await db.run('delete from quarantine where received_at < @before', { before });

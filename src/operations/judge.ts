@@ -15,11 +15,7 @@ export interface Reconcile {
   fetched?: number;
 }
 
-interface Kit {
-  at: number;
-  version: string;
-  processes: Record<'receive' | 'run' | 'keep', 'up' | 'down'>;
-}
+type Kit = { at: number; version: string; processes: Record<'receive' | 'run' | 'keep', 'up' | 'down'> };
 
 const DOWN_MS = 10_000;
 export const SECOND_MS = 1_000;
