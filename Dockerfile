@@ -1,7 +1,7 @@
 FROM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6 AS packages
 WORKDIR /kit
 COPY package.json package-lock.json .npmrc ./
-# The image has its own Node, so the optional packages with Node are left out. Of SQLite it keeps one binary.
+# The image has its own Node, so the optional packages with Node are left out. Of better-sqlite3 it keeps one binary.
 RUN npm ci --omit=dev --omit=optional \
  && rm -rf node_modules/better-sqlite3/deps node_modules/better-sqlite3/src \
  && find node_modules/better-sqlite3/prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
@@ -18,5 +18,5 @@ USER node
 EXPOSE 3000 3001
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1))"]
-# This does the same as `npm start`, because the file's first line holds Node's options. npm would not pass SIGHUP on.
+# Does the same as `npm start`: the file's first line holds Node's options. npm itself would not pass SIGHUP on.
 CMD ["src/main.ts"]

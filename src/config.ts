@@ -1,5 +1,5 @@
-// The environment as one checked object. All faults are reported together, each with its variable and remedy. Nothing is
-// guessed.
+// The environment as one checked object. All faults are reported together, each with its variable and remedy. No value
+// with a fault is replaced by a default.
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -56,7 +56,7 @@ export const schema = z.object({
   PUBLIC_URL: url('like https://hooks.example.com/webhooks', /^https?:/i).optional(),
   WEBHOOK_HEADER_PREFIX: z
     .string()
-    .regex(/^[A-Za-z0-9-]+-$/, `must be the beginning of the header names, like ${DEFAULT_PREFIX}`)
+    .regex(/^[A-Za-z0-9-]+-$/, `must hold letters, digits and - only, and end with -, like ${DEFAULT_PREFIX}`)
     .default(DEFAULT_PREFIX),
   TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
   // The maximum is below the limits of SQLite (10^9 bytes in a row) and of strings (2^29 characters).
@@ -65,7 +65,7 @@ export const schema = z.object({
     .string()
     .regex(/^(sqlite:.|postgres(ql)?:\/\/.)/, 'must be sqlite:<path of the file> or postgres://…?schema=<name>')
     .default('sqlite:data/events.db'),
-  API_BASE_URL: url("the service's, ending in /v1", /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
+  API_BASE_URL: url('that of the service, ending in /v1', /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
     .string()
     .regex(/^[\x21-\x7e]+$/, 'must be visible ASCII characters without spaces')

@@ -37,19 +37,19 @@ export interface EventOf<Type extends string> {
 
 export interface Context {
   readonly log: HandlerLog;
-  /** Aborted when the attempt times out or the kit stops. */
+  /** Aborted when the attempt ends or times out, or when the kit stops. */
   readonly signal: AbortSignal;
   /** The number of this attempt, from 1. */
   readonly attempt: number;
-  /** True: a later event of the lane has ended before this one, or this task has given up its lane (`laneHoldMs`). */
+  /** True: a later event of the lane was handled before this one, or this task has given up its lane (`laneHoldMs`). */
   readonly late: boolean;
   /** Milliseconds since the event happened. Null: unknown. */
   readonly lagMs: number | null;
-  /** The same in every retry and rerun of this handler on this event. */
+  /** A text that is the same in every retry and rerun of this handler on this event. */
   readonly idempotencyKey: string;
   /** The service's operations. They throw ServiceError, also if no API key is set. */
   readonly service: Service;
-  /** What the attempts of this task have noted, also before a crash or a rerun. Read-only. */
+  /** The notes of all attempts of this task, also from before a crash or a rerun. Read-only. */
   readonly notes: Readonly<Record<string, unknown>>;
   /** Commits a small fact at once, like "sending": at most 32 names, 1 KiB of JSON each. Throws if the claim is gone. */
   note(name: string, value: unknown): Promise<void>;
@@ -85,8 +85,8 @@ export interface Handler<Type extends string = string> {
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
   /**
    * When a task runs. 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, so that earlier events can arrive.
-   * 'strict': when replay has shown that no earlier event is missing. Replay needs an API key, and one or more calls.
-   * While replay is stopped, the task waits.
+   * 'strict': when replay has shown that no earlier event is missing. Replay needs an API key, and makes one or
+   * more calls. While replay is stopped, the task waits.
    */
   order?: 'arrival' | 'window' | 'strict';
   /** Default: 20 attempts; the first retry after about 1 s, later ones at most 1 h apart. */
@@ -95,7 +95,7 @@ export interface Handler<Type extends string = string> {
   laneHoldMs?: number;
   /** Default: 30 s. */
   timeoutMs?: number;
-  /** Milliseconds. An older event is stale. So is one of unknown age from replay or the stream. Default: no limit. */
+  /** Milliseconds. Older events are stale, and those of unknown age from replay or the stream. Default: no limit. */
   maxAgeMs?: number;
   /** The outcome for a stale event. Default: 'run', as if it were not stale. */
   onStale?: 'run' | 'skip' | 'dead';
@@ -103,7 +103,7 @@ export interface Handler<Type extends string = string> {
   rate?: { perMinute: number };
   /**
    * Creates and changes the handler's own tables. A list: each step runs once, in order. To change a table, add a new
-   * last step and leave the others. A single function: it runs at each start and reload. It may await only its `tx`.
+   * last step and leave the others. A single function: it runs at each start and reload. Functions may await only `tx`.
    */
   setup?: SetupFunction | readonly (string | SetupFunction)[];
   /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */

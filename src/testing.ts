@@ -1,5 +1,5 @@
 // Everything that tests of handlers import as '#kit/testing'. All of it is public, so its names must not change.
-// A fault in events.ts fails the tests by this import, although the kit itself would run without the file.
+// Because of this import, a fault in events.ts fails the tests. The kit itself would run without the file.
 import './events.ts';
 
 export * from './tools/testing/deliver.ts';

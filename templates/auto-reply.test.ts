@@ -15,7 +15,7 @@ function scripted(answers: (sent: object[]) => Answers = () => ({})) {
   const service = recorder({
     quote: () => ({ quoteId: `quote-${++quotes}` }),
     send: (request) => ({ n: sent.push(request) }),
-    ListConversations: { conversations: [{ id: 'c1', session_id: event.sessionId, chat_jid: '15550100' }] },
+    ListConversations: { conversations: [{ id: 'c1', session_id: event.sessionId, chat_jid: event.data.from }] },
     ListMessages: () => ({ messages: sent }),
     ...answers(sent),
   });
@@ -26,7 +26,7 @@ test('a message gets one reply, with the quote that was made for it', async () =
   const { service, sent } = scripted();
   const { tasks, calls } = await deliver(handler, event, { service, times: 2 });
   expect(tasks).toMatchObject([{ state: 'done', attempts: 1 }]);
-  expect(sent).toMatchObject([{ to: '15550100', session_id: event.sessionId }]);
+  expect(sent).toMatchObject([{ to: event.data.from, session_id: event.sessionId }]);
   expect(calls.map(({ name, quoteId }) => `${name} ${quoteId}`)).toEqual(['quote null', 'send quote-1']);
   expect(calls[0]?.request).toEqual(calls[1]?.request);
 });
@@ -93,7 +93,7 @@ test.each([
 
 test('a writer who has opted out gets no reply', async () => {
   const { service, sent } = scripted();
-  const setup = [handler.setup ?? [], `insert into opt_out values ('15550100', 'out', 1)`].flat();
+  const setup = [handler.setup ?? [], `insert into opt_out values ('${event.data.from}', 'out', 1)`].flat();
   const { tasks } = await deliver({ ...handler, setup }, event, { service });
   expect(tasks).toMatchObject([{ state: 'skipped', error: 'the writer has opted out' }]);
   expect(sent).toEqual([]);

@@ -4,12 +4,12 @@
 // Needs: PAID_OPERATIONS=allow, and an API key with messages:send and product:inbox.
 // Assumed: the operation's name in a quote, the fields of `reply`, `idempotency_key` in the messages of the history
 // (contract 2.8), and `conversation_id` in ListMessages.
-// Before it sends, it notes that the send has begun. From then on it never sends again: a later attempt or a rerun looks
-// for the reply in the history (contract 7.3), so neither an unknown outcome nor a crash sends twice. If the history never
-// shows the reply, the task becomes a dead letter: check whether it was sent; if not, answer by hand.
-// A message up to a minute after an answered one gets no reply of its own, and a conversation gets three an hour, so that
-// two bots do not answer each other for ever. Whoever has opted out (template opt-out) gets none: opt-out runs at once, and
-// this handler after the order window.
+// Before it sends, it notes that the send has begun. It then sends again only after a refusal. Otherwise a later attempt
+// or rerun looks for the reply in the history (contract 7.3), so neither an unknown outcome nor a crash sends twice. If the
+// history never shows the reply, the task becomes a dead letter: check whether it was sent; if not, answer by hand.
+// A message up to a minute after an answered one gets no reply of its own. A conversation gets at most three an hour,
+// so that two bots do not answer each other for ever. A writer who has opted out gets none: the template opt-out runs
+// at once, and this handler only after the order window.
 import { defineHandler, ServiceError, Skip, type Context, type KitEvent } from '#kit';
 
 const MINUTE_MS = 60_000;

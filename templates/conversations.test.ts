@@ -2,7 +2,9 @@ import { expect, test } from 'vitest';
 import { deliver, fixture } from '#kit/testing';
 import handler from './conversations.ts';
 
-const messages = ['m1', 'm2', 'm3'].map((message_id) => fixture('MessageReceived', { data: { message_id } }));
+const messages = ['m1', 'm2', 'm3'].map((message_id) =>
+  fixture('MessageReceived', { data: { message_id, from: '15550100' } }),
+);
 const events = [...messages, fixture('MessageReceived', { data: { message_id: 'm4', from: '15550101' } })];
 const LIST = 'select peer, unread, last_message_id as last from conversations order by peer';
 const RIGHT = [

@@ -1,9 +1,9 @@
-// Keeps a list of conversations, with last message and unread count: your own read model, in the kit's store.
-// Whatever shows the list must set `unread = 0`.
-// Lane: the conversation. Freshness: never too old, because the list must have no holes.
+// Keeps a list of conversations, with last message and unread count, in a table of its own.
+// The program that shows a conversation to a person must set its `unread` to 0.
+// Lane: the conversation. Freshness: never too old, because the list must be complete.
 // Needs: nothing.
 // Assumed: session and `from` make a conversation, as in src/events.ts. Adapt it if you need groups.
-// Rows and the task's completion are one commit, so the two never disagree. A rerun counts nothing twice, because
+// One commit holds the rows and the task's completion, so they never disagree. A rerun counts nothing twice, because
 // `conversations_seen` holds the events that were counted. If you use the template twice, rename the second one's tables.
 import { defineHandler } from '#kit';
 

@@ -1,9 +1,9 @@
 // Forwards each event to your own HTTP endpoint, signed: another program does the work, and the kit orders and retries.
-// Lane: the conversation. Freshness: never too old: the event says when it happened.
+// Lane: the conversation. Freshness: never too old, because the event says when it happened.
 // Needs: FORWARD_URL and FORWARD_SECRET.
-// Assumed: nothing of the service.
+// Assumed: nothing about the service.
 // X-Signature is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex. The endpoint checks it before it reads
-// the body. It can get an event twice, with the same Idempotency-Key, if `run` ends after the endpoint has answered.
+// the body. It can get an event twice, with the same Idempotency-Key, if `run` dies after the endpoint has answered.
 // The kit retries after no answer, 5xx, 408 and 425, and after 429 when its Retry-After is over. Any other 4xx is a dead
 // letter.
 import { createHmac } from 'node:crypto';
@@ -42,7 +42,7 @@ export default defineHandler({
   },
 });
 
-/** Throws without the values: the errors of fetch would quote the address, and a password in it. */
+/** Its error does not quote the values. An error of fetch would quote the address, with any password in it. */
 function settings(): { url: string; secret: string } {
   const { FORWARD_URL: url = '', FORWARD_SECRET: secret = '' } = process.env;
   if (secret !== '' && URL.canParse(url) && /^https?:\/\/[^@]+$/.test(url)) return { url, secret };

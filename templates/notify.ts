@@ -2,8 +2,8 @@
 // what your channel may know.
 // Lane: none, because notices need no order. Freshness: ten minutes, because later a person has seen the message.
 // Needs: NOTIFY_URL, the address of an incoming webhook.
-// Assumed: nothing of the service. Slack reads `text`, Discord reads `content`.
-// A notice can come twice, if `run` ends after the channel has answered.
+// Assumed: nothing about the service. Slack reads `text`, Discord reads `content`.
+// A notice can come twice, if `run` dies after the channel has answered.
 import { Dead, defineHandler, RetryAfter } from '#kit';
 
 export default defineHandler({
@@ -34,7 +34,7 @@ export default defineHandler({
   },
 });
 
-/** Throws without the address, which is a secret: the errors of fetch would quote it. */
+/** The address is a secret. An error of fetch would quote a bad one; the error that is thrown here does not. */
 function address(): string {
   const { NOTIFY_URL: url = '' } = process.env;
   if (URL.canParse(url) && /^https?:\/\/[^@]+$/.test(url)) return url;

@@ -1,9 +1,9 @@
 // Records who wants no more messages: STOP, SAIR, PARAR. START and VOLTAR take it back.
-// Whatever sends asks this table first, as auto-reply does: `select 1 from opt_out where peer = ? and state = 'out'`.
+// Handlers that send must ask this table first, as auto-reply does: `select 1 from opt_out where peer = ? and state = 'out'`.
 // Lane: the conversation. Freshness: never too old, because an opt-out does not expire.
 // Needs: nothing.
 // Assumed: a person has the same `from` at each of your phone numbers, so that an opt-out is for all of them.
-// A message counts if it is only the word; case, accents and punctuation do not matter. A word in a group does not count.
+// A message counts only if it is just the word. Case, accents and punctuation do not matter. Words in groups do not count.
 // The word with the highest cursor wins, so redeliveries, late events and reruns change nothing.
 import { defineHandler, Skip } from '#kit';
 

@@ -20,7 +20,7 @@ afterEach(async () => {
 const PICTURE = Buffer.from('the bytes of a picture');
 const event = fixture('MessageReceived', { data: { message_type: 'image', message_id: '../../m1' } });
 const MEDIA = { media_asset_id: 'a/1' };
-const conversations = [{ id: 'c1', session_id: event.sessionId, chat_jid: '15550100' }];
+const conversations = [{ id: 'c1', session_id: event.sessionId, chat_jid: event.data.from }];
 
 async function* cutOff() {
   yield PICTURE.subarray(0, 5);

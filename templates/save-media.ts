@@ -5,7 +5,7 @@
 // `media.media_asset_id` (contract 2.8) is the id of GET /media/{id} (4.3). The writer's `from` is the conversation's
 // `chat_jid` or `peer_phone` (2.9), except in groups, which are skipped. A message of type `text` has no media.
 // A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. It is
-// written beside its place, synced and renamed. After a crash, delete what ends in .part.
+// written beside its place, synced and renamed. After a crash, you may delete files that end in .part.
 import { hash, randomUUID } from 'node:crypto';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ export default defineHandler({
   on: 'MessageReceived',
   lane: 'none',
   order: 'arrival',
-  // Half of the account's downloads (contract 8).
+  // Half of the downloads that the account may make (contract 8).
   rate: { perMinute: 30 },
   timeoutMs: 360_000,
   setup: [
@@ -29,7 +29,7 @@ export default defineHandler({
   ],
   async handle(event, ctx) {
     const { is_group, message_type, message_id } = event.data;
-    if (is_group || message_type === 'text') throw new Skip('the message is a text, or of a group');
+    if (is_group || message_type === 'text') throw new Skip('the message is a text, or from a group');
     const id = await mediaOf(event, ctx);
     if (typeof id !== 'string' || id === '') throw new Skip('the message has no media');
     const { body, headers } = await ctx.service.media(id);
@@ -70,7 +70,7 @@ async function save(body: ReadableStream<Uint8Array>, file: string, signal: Abor
     }
   }
   try {
-    // Opened before: a download that fails at once would otherwise leave the file that is opened after it.
+    // Opened first. If a download failed before the file was opened, the file would be opened later and stay behind.
     const target = await open(part, 'wx', 0o600);
     await pipeline(body, bounded, target.createWriteStream({ flush: true }), { signal });
     await rename(part, join(folder, file));

@@ -1,4 +1,4 @@
-// An event type: how its data are parsed, which session, time and conversation they name, and an example for tests.
+// An event type: how its data are parsed, which session, time and conversation the data name, and an example for tests.
 import { z } from 'zod';
 
 export interface EventType<Data> {

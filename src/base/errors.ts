@@ -9,6 +9,8 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 
 const SRC = `${dirname(import.meta.dirname)}/`;
 const PROJECT = dirname(dirname(import.meta.dirname));
+/** Maximum numbers of characters. The rest of a longer text is cut off. */
+const LONGEST = { message: 2_000, name: 100 };
 
 export interface Thrown {
   name: string;
@@ -17,18 +19,18 @@ export interface Thrown {
   at: string | null;
 }
 
-/** `file`: what `at` is if the stack has no line of the handler. Without it, `at` is then a line of the kit. */
+/** If the stack has no line of the handler, `at` is `file`. If `file` is null too, `at` is a line of the kit. */
 export function describe(thrown: unknown, file: string | null = null): Thrown {
   try {
     if (!(thrown instanceof Error)) {
       // Some libraries throw objects that have a message but are no errors.
       const words = String((thrown as { message?: unknown } | null | undefined)?.message ?? thrown);
-      return { name: typeof thrown, message: masked(words).slice(0, 2_000), at: file };
+      return { name: typeof thrown, message: masked(words).slice(0, LONGEST.message), at: file };
     }
     const stack = textOf(thrown.stack);
     return {
-      name: masked(textOf(thrown.name)).slice(0, 100),
-      message: masked(`${textOf(thrown.message)}${causeOf(thrown)}`).slice(0, 2_000),
+      name: masked(textOf(thrown.name)).slice(0, LONGEST.name),
+      message: masked(`${textOf(thrown.message)}${causeOf(thrown)}`).slice(0, LONGEST.message),
       at: firstLine(stack) ?? file ?? placesIn(stack)[0] ?? null,
     };
   } catch {
@@ -36,25 +38,23 @@ export function describe(thrown: unknown, file: string | null = null): Thrown {
   }
 }
 
-/** A suffix with the cause's message: `fetch failed`, for example, has its reason only in the cause. */
+/** A suffix with the cause's message: the error `fetch failed`, for example, has its reason only in the cause. */
 function causeOf({ message, cause }: Error): string {
   if (!(cause instanceof Error)) return '';
   const words = cause.message || textOf((cause as { code?: unknown }).code);
   return message.includes(words) ? '' : `: ${words}`;
 }
 
-/** A suffix for messages: ` (file:line)` in the handler. Empty for lines of the kit. */
+/** A suffix for messages: ` (file:line)`. Empty if `at` is null, or a line of the kit. */
 export function behind(at: string | null): string {
   if (at === null || isOurs(at)) return '';
   return ` (${at.startsWith(`${PROJECT}/`) ? relative(PROJECT, at) : at})`;
 }
 
-/**
- * The parts of an error that are safe to log. The message is left out, because it may quote a sender's text. So may a
- * name that is no identifier: it becomes `unknown`.
- */
+/** The parts of an error that are safe to log. The message is left out, because it may quote a sender's text. */
 export function loggable(thrown: unknown, file: string | null = null): { error: string; at: string | null } {
   const { name, at } = describe(thrown, file);
+  // A name that is no identifier may quote a sender's text, too.
   return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
 }
 
@@ -88,7 +88,7 @@ function placesIn(stack: string): string[] {
     });
 }
 
-/** Ends the process by an uncaught exception. A rejection could be mistaken for one that a handler did not await. */
+/** Ends the process by an uncaught exception. A rejected promise could be taken for a handler's. */
 export function throwUncaught(error: unknown): void {
   setImmediate(() => {
     throw error;

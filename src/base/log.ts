@@ -18,7 +18,7 @@ export function createLog(role: string, level: string): Logger {
 
 const FLOOD_MS = 10_000;
 
-/** For lines that can come in floods: whether to log this one. True once in ten seconds per kind. Metrics count them all. */
+/** For lines that can come in floods: whether to log a line of this kind now. True at most once in ten seconds. */
 export type Throttle = (kind: string) => boolean;
 
 export function createThrottle(monotonic: () => number): Throttle {

@@ -41,7 +41,7 @@ export function startLoop(
     again = false;
     working = work();
     working.catch((error: unknown) => {
-      // After `stop` was called, its own promise rejects with the error.
+      // After `stop` was called, the promise that `stop` returned rejects with the error.
       if (!stopped) throwUncaught(error);
     });
   }

@@ -38,12 +38,12 @@ export function envOfRun(env: Env): Env {
 /** The known secrets, the longest first. Global, because texts from outside reach the log and the store in many ways. */
 let known: string[] = [];
 
-/** Masks the secrets of this environment until the process ends, also after a reload has replaced them. */
+/** Masks the secrets of this environment until the process ends, even if a reload replaces them. */
 export function maskFromNowOn(values: Env): void {
   const secrets = SECRETS.flatMap((name) => values[name]?.split(/[\s,]+/) ?? []);
   secrets.push(URL.parse(values['DATABASE_URL'] ?? '')?.password ?? '');
   const texts = secrets.filter((secret) => secret.length >= SHORTEST);
-  // A log line is JSON: in it, some characters of a secret are escaped.
+  // In a log line, which is JSON, some characters of a secret are escaped.
   const all = new Set([...known, ...texts, ...texts.map((secret) => JSON.stringify(secret).slice(1, -1))]);
   known = [...all].toSorted((a, b) => b.length - a.length);
 }

@@ -1,4 +1,4 @@
-// Derives commands from the operations. It opens the store itself, so it works while the kit is down.
+// Derives commands from the operations. A command opens the store itself, so it works while the kit is down.
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { systemClock as clock } from '../base/clock.ts';
@@ -24,7 +24,7 @@ import { shown, textOf } from './table.ts';
 const BUSY_MS = 5_000;
 const TOOLS = new URL('../tools/commands/', import.meta.url);
 
-/** All operations, and the commands that the API lacks, because they need no store. The container image has no tools. */
+/** The operations, and commands that the API lacks because they use no open store. The container image has no tools. */
 async function allCommands(): Promise<Operation[]> {
   if (!existsSync(TOOLS)) return [...OPERATIONS, restore];
   const { create } = await import('../tools/commands/new.ts');
@@ -89,7 +89,7 @@ async function run(operation: Operation, given: string[]): Promise<number> {
 function open(where: Config): ReturnType<typeof openStore> {
   const { storePath: path } = where;
   if (path !== null && !existsSync(path))
-    throw new ConfigError([`there is no store at ${path}: see DATABASE_URL, or npm start`]);
+    throw new ConfigError([`there is no store at ${path}: see DATABASE_URL, or start the kit`]);
   return openStore(where, { busyMs: BUSY_MS });
 }
 

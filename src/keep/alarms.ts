@@ -1,5 +1,5 @@
-// Every five seconds: judges the facts and stores which alarms stand. Posts an alarm when it is raised, when its level has
-// changed, once a day while it stands, and when it is over.
+// Every five seconds: judges the facts and stores the alarms that are raised. Posts an alarm when it begins, when its level
+// has changed, once a day, and when it is over.
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { alarmsOf } from '../operations/alarms.ts';
@@ -33,7 +33,7 @@ export function createAlarms({ db, config, log }: Keep): Step {
     if (why) log.warn({ alarm: name, why }, 'ALERT_URL did not take an alarm');
     return why === null;
   }
-  /** In memory, because a full disk cannot store them. Undefined: use the stored ones. */
+  /** The raised alarms, in memory because a full disk cannot store them. Undefined: use the stored ones. */
   let standing: Standing[] | undefined;
   const refusedAt = new Map<string, number>();
 
@@ -61,7 +61,7 @@ export function createAlarms({ db, config, log }: Keep): Step {
     standing = list;
     // The end of an alarm is posted once, even if ALERT_URL refuses it.
     const ended = over.filter(({ postedAt }) => postedAt !== null);
-    await Promise.all(ended.map((alarm) => isTaken(alarm, `Over: ${alarm.text.split(/[:.](?= )/)[0]}`, 'over')));
+    await Promise.all(ended.map((alarm) => isTaken(alarm, `Over: "${alarm.text.split(/[:.](?= )/)[0]}"`, 'over')));
     standing = await Promise.all(list.map(told));
     if (standing.length + facts.alarms.length > 0) await write(db, standing);
     return STEP_MS;
@@ -75,9 +75,8 @@ const RAISE = `insert into alarms (name, about, level, text, raised_at, posted_a
 /** Stores these alarms, and deletes all others. */
 function write(db: PeopleStore, list: Standing[]): Promise<void> {
   return db.write(async (tx) => {
-    for (const { name, about } of await tx.all<Alarm>('select name, about from alarms'))
-      if (!list.some((one) => keyOf(one) === keyOf({ name, about })))
-        await tx.run('delete from alarms where name = @name and about = @about', { name, about });
+    const keys = JSON.stringify(list.map(keyOf));
+    await tx.run("delete from alarms where name || ' ' || about not in (select value from json_each(@keys))", { keys });
     for (const alarm of list) await tx.run(RAISE, { ...alarm, now: db.clock.now() });
   });
 }

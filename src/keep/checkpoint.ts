@@ -4,8 +4,8 @@ import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { PeopleStore } from '../operations/store/open.ts';
 
-// Bytes. From a WAL file of `passive` on, pages are copied. From `restart` used bytes on, writers wait for a moment, so that
-// the WAL begins anew. A WAL file of `cut` or more is truncated.
+// Bytes. If the WAL file has at least `passive`, pages are copied. If `restart` of them are in use, writers wait
+// for a moment, and the WAL begins anew. If it has at least `cut`, it is truncated.
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
 // Milliseconds until the next look: `busy` while the WAL grows, `idle` while it does not, `vain` if a reader has prevented a
 // restart. `restart`: the least time between two restarts.
@@ -27,7 +27,7 @@ export function createCheckpoints(
     const used = (await checkpoint('passive')) ?? bytes;
     const waitMs = used === last ? WAIT_MS.idle : WAIT_MS.busy;
     // A passive checkpoint among writers does not sync the store. Without this sync, the next checkpoint would sync it while
-    // holding the lock. That checkpoint also reports an error which this sync meets.
+    // holding the lock. An error of this sync is ignored, because that checkpoint meets and reports it.
     if (used !== last) await sync(opened).catch(() => {});
     last = used;
     if ((used < LOG.restart && bytes < LOG.cut) || performance.now() < restartAt) return waitMs;

@@ -1,4 +1,4 @@
-// What each part of `keep` gets. Every part is a step, which returns the milliseconds until it runs again.
+// What most parts of `keep` get. A step returns the milliseconds until it runs again.
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import type { PeopleStore } from '../operations/store/open.ts';

@@ -34,7 +34,7 @@ const path = config.storePath;
 const { store, db } = await openStore(config, { reader: true });
 const parts = { db, config, log };
 
-/** A fault of the store is temporary, or `receive` reports it. */
+/** A fault of the store is temporary; if it is not, `receive` reports it. */
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
   if (error.code === 'full' && path !== null) makeRoom(path);

@@ -14,14 +14,9 @@ import type { Keep, Step } from './keep.ts';
 const PAUSE_MS = 50;
 /** Events in a page. */
 const PAGE = 500;
+type Found = { rows: number } & Record<'to' | 'oldest', number | null>;
 
-interface Page {
-  to: number | null;
-  rows: number;
-  oldest: number | null;
-}
-
-// A handler whose file is broken or missing holds pruning back: it will want these events.
+// Pruning waits for a handler whose file is broken or missing: it will want these events.
 const OLD = `select seq, cast(cursor as text) as cursor from events e
   where seq > @after and seq <= @to and received_at < @before
     and seq <= (select coalesce(min(position), 9000000000000000) from handlers)
@@ -62,7 +57,7 @@ export function createPruning({ db, config, log }: Keep): Step {
 export async function prune(db: Database, before: number, after = 0): Promise<number | null> {
   const page = `select max(seq) as "to", count(*) as rows, min(received_at) as oldest
     from (select seq, received_at from events where seq > @after order by seq limit ${PAGE}) page`;
-  const { to = null, rows = 0, oldest } = (await db.get<Page>(page, { after })) ?? {};
+  const { to = null, rows = 0, oldest } = (await db.get<Found>(page, { after })) ?? {};
   if (to !== null && Number(oldest) < before) await db.write((tx) => remove(tx, { before, after, to }));
   if (rows === PAGE && Number(oldest) < before) return to;
   await db.run('delete from quarantine where received_at < @before', { before });

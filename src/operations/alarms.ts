@@ -1,4 +1,4 @@
-// The rules of the alarms: which stand now, each with its remedy. Pure functions. One fault raises one alarm.
+// Decides which alarms are raised now, and names the remedy of each. Pure functions. One fault raises one alarm.
 import { commandOf, type Remedy } from './define.ts';
 import {
   backupOf,
@@ -21,15 +21,16 @@ import type { Alarm, Disk, Facts, HandlerFacts } from './store/shapes.ts';
 const FAILURES = { warning: 3, critical: 10, off: 15 };
 const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000 };
 
-/** Bytes: a larger WAL file, or less free disk, raises an alarm. */
+/** Bytes. A larger WAL file raises an alarm, and so does less free space on the disk. */
 const LOG = 64 * 2 ** 20;
-const DISK = 256 * 2 ** 20;
+const DISK = { warning: 256 * 2 ** 20, critical: 64 * 2 ** 20 };
+const CLOSE = "Take what you need from the service's lists, then close the gap";
 
 /** An alarm with the operation that helps. Null: none does. */
 export type Told = Alarm & { remedy: Remedy | null };
 
 export function alarmsOf(facts: Facts, disk: Disk | null): Told[] {
-  const isFull = disk !== null && disk.freeBytes < DISK;
+  const isFull = disk !== null && disk.freeBytes < DISK.warning;
   return [
     ...ofProcesses(facts, isFull),
     ...(isFull && causeOf(facts) === 'store' ? [] : ofDeliveries(facts)),
@@ -47,7 +48,7 @@ function alarm(name: string, level: Alarm['level'], text: string, remedy: Remedy
 const does = (operation: string, args: Remedy['args'] = {}): Remedy => ({ operation, args });
 const mib = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
-/** `run` is down half a minute after a start or reload, and work is due. On a full disk a living kit looks down, too. */
+/** `run` is down, and work has been due for 30 s. On a full disk the kit cannot store that it runs: it looks down. */
 function ofProcesses(facts: Facts, isFull: boolean): Told[] {
   const { processes } = kitOf(facts);
   if (facts.at - sinceOf(facts) < LATE_MS.process || (isFull && processes.receive === 'down')) return [];
@@ -71,22 +72,21 @@ function ofHistory(facts: Facts): Told[] {
   const { state, reason, lastAt } = reconcileOf(facts);
   const found: Told[] = [];
   if (state === 'stopped') {
-    const words = `History is not read: ${reason ?? 'the service refuses it'}. Correct it and send SIGHUP, or try again`;
+    const words = `History is not read: ${reason ?? 'the service refuses it'}. Correct the cause and send SIGHUP, or try again`;
     found.push(alarm('replay_stopped', 'critical', words, does('reconcile')));
   } else if (state === 'backing-off' && facts.at - (lastAt ?? 0) > LATE_MS.strict) {
     const when = lastAt === null ? 'never read' : `last read ${duration(facts.at - lastAt)} ago`;
-    const words = `History was ${when}: ${reason ?? 'the service fails'}. It is tried again`;
+    const words = `History was ${when}: ${reason ?? 'the service fails'}. The kit tries again by itself`;
     found.push(alarm('replay_behind', 'warning', words));
   } else found.push(...ofHeld(facts));
   const [gap] = facts.gaps;
   if (gap) {
-    const end = gap.upTo === null ? '. The next event will show how far' : ` up to ${gap.upTo}. Fill it, then close it`;
+    const end = gap.upTo === null ? '. The next event will show where the gap ends' : ` up to ${gap.upTo}. ${CLOSE}`;
     const words = `${count(facts.gaps.length, 'gap')}: the service no longer has the events after cursor ${gap.after}${end}`;
     found.push(alarm('gap', 'critical', words, gap.upTo === null ? null : does('reconcile', { from: gap.after })));
   }
   if (isSilent(facts)) {
-    const words =
-      'Events come by replay and none by webhook: the webhook is off or unreachable. Check it at the service';
+    const words = 'Events come only by replay: the webhook is off or unreachable. Check it at the service';
     found.push(alarm('webhook_silent', 'critical', words));
   }
   return found;
@@ -116,7 +116,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
     return [alarm('handler_broken', 'critical', words, null, name)];
   }
   if (state === 'missing') {
-    const words = `${name} has no file any more, and holds pruning back. Put the file back, or give the handler up`;
+    const words = `${name} has no file any more, and pruning waits for it. Put the file back, or delete the handler`;
     return [alarm('handler_broken', 'warning', words, does('handlers', { forget: name }), name)];
   }
   const failure = failureOf(handler, at);
@@ -142,13 +142,13 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
     found.push(alarm('backup_failed', 'warning', words, does('backup')));
   }
   if (disk && disk.logBytes > LOG) {
-    const words = `The store's WAL file has ${mib(disk.logBytes)}: another program has been reading the store for a long time: end it`;
+    const words = `The store's WAL file has ${mib(disk.logBytes)}: another program has been reading the store for a long time. End that program`;
     found.push(alarm('log_large', 'warning', words));
   }
-  if (disk && disk.freeBytes < DISK) {
+  if (disk && disk.freeBytes < DISK.warning) {
     const [refused] = causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
-    const words = `The disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? "Make room; a lower RETENTION_DAYS only stops the store's growth"}`;
-    found.push(alarm('disk_full', 'critical', words));
+    const words = `The store's disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files'}`;
+    found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
   }
   return found;
 }

@@ -18,20 +18,20 @@ const text = z.string().min(1).optional();
 export const eventFilter = z.object({
   type: text.describe("the event's type"),
   session: text.describe("the event's session"),
-  sender: text.describe('exactly as in the body'),
-  text: text.describe('found anywhere in the body'),
+  sender: text.describe('the sender, exactly as in the body'),
+  text: text.describe('text anywhere in the body'),
   since: timeArg.optional().describe('received at this time or later'),
   until: timeArg.optional().describe('received at this time or before'),
-  outcome: stateArg.optional().describe('the state of a task of any handler'),
+  outcome: stateArg.optional().describe('only events with a task in this state'),
   before: z.coerce.number().int().optional().describe('only events with a lower seq'),
   limit,
 });
 export const taskFilter = z.object({
-  handler: text.describe('its name'),
+  handler: text.describe("the handler's name"),
   state: stateArg.optional(),
   type: text.describe("the event's type"),
   session: text.describe("the event's session"),
-  error: text.describe('how the error begins'),
-  event: text.describe('its key, id or cursor'),
+  error: text.describe('only tasks whose error begins like this'),
+  event: text.describe('one event: its key, id or cursor'),
   limit,
 });

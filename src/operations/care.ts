@@ -12,8 +12,8 @@ export const erase = define({
   name: 'erase',
   about: "erases a person's messages, or the content of one event; ids, times and outcomes stay",
   args: z.object({
-    sender: z.string().trim().min(4).optional().describe('the phone number or address, as events hold it'),
-    event: z.string().min(1).optional().describe('its key, id or cursor'),
+    sender: z.string().trim().min(4).optional().describe("the person's phone number or address, as in the events"),
+    event: z.string().min(1).optional().describe('one event: its key, id or cursor'),
   }),
   access: 'change',
   async run({ db }, { sender, event }) {
@@ -25,14 +25,14 @@ export const erase = define({
     let emptied: number | null = null;
     for (let n = 0; n < 50 && emptied === null; n++) emptied = await db.checkpoint('truncate');
     if (emptied === null)
-      throw new Refused("erased, but the store's WAL file still holds it: end what reads the store, and erase again");
+      throw new Refused('erased, but still in the WAL file: end the programs that read the store, then erase again');
     const mayComeBack = sender !== undefined && reconcileOf(await readFacts(db)).state === 'running';
     const isNothing = erased.events + erased.quarantined === 0;
-    const nothing = 'No stored event holds it now. Is it written as in the events? See npx kit events --text';
+    const nothing = 'Nothing was found. Is the sender written exactly as in the events? See npx kit events --text';
     const words = isNothing
       ? nothing
       : mayComeBack
-        ? 'History is being read and may bring more: erase again when npx kit status no longer says so'
+        ? 'History is being read and may bring more: erase again when npx kit status shows reconcile: state idle'
         : 'Not touched: tables of your own handlers, backups, and what handlers sent elsewhere';
     return { ...erased, mayComeBack, words };
   },

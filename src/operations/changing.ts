@@ -1,4 +1,4 @@
-// What people change. A change needs an event, a filter or --all. Many tasks at once run again only behind live work.
+// What people change. A change needs an event, a filter or --all. If many tasks run again, they come after live work.
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, flag, perMinute } from './arguments.ts';
@@ -7,7 +7,7 @@ import { eventNamed, handlerNamed } from './named.ts';
 import { readFacts } from './store/facts.ts';
 import { tell, type PeopleStore } from './store/open.ts';
 import type { HandlerFacts } from './store/shapes.ts';
-import { discard as discardTasks, rerun as addRerun, retry as retryTask } from './store/tasks.ts';
+import { discard as discardTasks, hasten, rerun as addRerun, retry as retryTask } from './store/tasks.ts';
 
 const PAUSE = 'update handlers set paused = @paused where name = @which';
 const STOP = `update reruns set ended_at = @now, filter = '{}'
@@ -15,14 +15,14 @@ const STOP = `update reruns set ended_at = @now, filter = '{}'
 
 const some = (about: string) => z.string().min(1).optional().describe(about);
 const ARGS = z.object({
-  handler: z.string().min(1).describe('its name'),
+  handler: z.string().min(1).describe("the handler's name"),
   event: some('one event: its key, id or cursor'),
   type: some("the event's type"),
   session: some("the event's session"),
-  error: some('how the error begins'),
+  error: some('only tasks whose error begins like this'),
   from: cursorArg.optional().describe('from this cursor on'),
   to: cursorArg.optional().describe('up to this cursor'),
-  all: flag.describe('all of them, without a filter'),
+  all: flag.describe('everything, without a filter'),
   perMinute: perMinute.optional().describe('at most this many tasks a minute'),
 });
 
@@ -38,14 +38,14 @@ const cursorOf = (text: string | null): Cursor | null => parseCursor(text) ?? nu
 async function workingHandler(db: PeopleStore, name: string): Promise<HandlerFacts> {
   const handler = await handlerNamed(db, name);
   const { state, paused, fault } = handler;
-  if (paused) throw new Refused(`${name} is paused: npx kit resume ${name} first`);
+  if (paused) throw new Refused(`${name} is paused: run npx kit resume ${name} first`);
   if (state !== 'loaded') throw new Refused(`${name} is ${state}${fault ? ` (${fault})` : ''}: correct its file first`);
   return handler;
 }
 
 export const retry = define({
   name: 'retry',
-  about: 'runs dead letters again: --event at once; --all or those of a filter behind live work',
+  about: 'runs failing tasks now, and dead letters behind live work; with --event, one task now, even a skipped one',
   args: ARGS.omit({ from: true, to: true }),
   access: 'change',
   async run(context, { handler: name, event, all, perMinute: pace = null, ...filter }) {
@@ -59,17 +59,18 @@ export const retry = define({
       return { retried: 1 };
     }
     someOf('--event, --error, --type, --session', { ...filter, all });
-    if (dead === 0) throw new Refused(`${name} has no dead letters`);
+    const failing = await hasten(context.db, { handler: name, ...filter, limit: 0 });
+    if (dead + failing === 0) throw new Refused(`${name} has no dead letters and no failing tasks`);
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
     const rerun = await addRerun(context.db, { ...which, perMinute: pace });
-    return { rerun, words: "that is the rerun's number; its dead letters run behind live work" };
+    return { failing, rerun, words: 'failing tasks run now; this rerun runs the dead letters behind live work' };
   },
 });
 
 export const rerun = define({
   name: 'rerun',
-  about: 'gives a handler stored events again, behind live work',
-  args: ARGS.omit({ event: true, error: true }).extend({ stop: flag.describe('ends its reruns, also those of retry') }),
+  about: 'gives stored events to a handler again, behind live work',
+  args: ARGS.omit({ event: true, error: true }).extend({ stop: flag.describe('ends all reruns, also those of retry') }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, stop, ...filter }) {
     if (stop) {
@@ -80,13 +81,13 @@ export const rerun = define({
     someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
     const number = await addRerun(context.db, { handler: name, only: 'all', filter, ...range, perMinute: pace });
-    return { rerun: number, words: "that is the rerun's number; its events come behind live work" };
+    return { rerun: number, words: "this is the rerun's number; the handler gets the events behind live work" };
   },
 });
 
 export const discard = define({
   name: 'discard',
-  about: "ends a handler's waiting tasks as skipped: one --event, those of a filter, or --all",
+  about: "ends a handler's waiting tasks as skipped; name one --event, a filter, or --all",
   args: ARGS.omit({ from: true, to: true, perMinute: true }),
   access: 'change',
   async run(context, { handler: name, event, all, ...filter }) {
@@ -112,7 +113,7 @@ const pausing = (name: 'pause' | 'resume', about: string) =>
     },
   });
 
-export const pause = pausing('pause', 'keeps a handler from beginning tasks; it still takes up events');
+export const pause = pausing('pause', 'stops a handler from beginning tasks; new events still become waiting tasks');
 export const resume = pausing('resume', 'lets a paused handler begin tasks again');
 
 export const reconcile = define({

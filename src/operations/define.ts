@@ -23,7 +23,7 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
-  /** A GET with `read` may ask it, but not with the arguments of `byPost`. Default: true if its access is `read`. */
+  /** A GET may call it with `read` access, but without arguments of `byPost`. Default: true if `access` is `read`. */
   reads?: boolean;
   byPost?: (keyof z.infer<Args> & string)[];
   /** The result is plain JSON. Throws Refused. */
@@ -107,7 +107,7 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
 
 /** The words for a fault. Undefined: zod's own words. */
 function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
-  if (code === 'invalid_type') return input === undefined ? 'is required' : `must be a ${String(issue['expected'])}`;
+  if (code === 'invalid_type') return input === undefined ? 'is required' : `is no ${String(issue['expected'])}`;
   if (code === 'too_small') return `must be at least ${String(issue['minimum'])}`;
   if (code === 'too_big') return `must be at most ${String(issue['maximum'])}`;
   return code === 'invalid_value' ? `must be one of ${(issue['values'] as string[]).join(', ')}` : undefined;

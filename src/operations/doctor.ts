@@ -22,23 +22,24 @@ type Check = (context: OperationContext, config: Config) => Promise<Finding>;
 const ok = (text: string): Finding => ({ state: 'ok', text });
 const warning = (text: string): Finding => ({ state: 'warning', text });
 const fault = (text: string): Finding => ({ state: 'fault', text });
+const JUDGED = { ok, busy: ok, warning, critical: fault };
 
-/** Bytes of a test event. It is large and oddly spaced, because a proxy that limits or parses bodies would spoil it. */
+/** Bytes of a test event. It is large and oddly spaced, so that it shows a proxy that limits or rewrites bodies. */
 const LARGE = 1_100_000;
 
 export const ANSWERS: Record<string, string> = {
   '401': 'the signature is refused',
-  '404': 'nothing is at this path: compare WEBHOOK_PATH',
-  '413': 'the proxy limits bodies: let it pass 12 MiB',
-  '503': 'the store cannot be written, or the kit stops: see its log',
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'the name is not known: see DNS',
-  TimeoutError: 'no answer within 10 s: see the firewall and the proxy',
+  '404': 'nothing is at this path: check WEBHOOK_PATH',
+  '413': 'BODY_LIMIT_BYTES or the proxy limits bodies: let 12 MiB pass',
+  '503': 'the store cannot be written, or the kit is stopping: see its log',
+  ECONNREFUSED: 'nothing listens at this address',
+  ENOTFOUND: 'the host name is not known: check DNS',
+  TimeoutError: 'no answer within 10 s: check the firewall and the proxy',
 };
 
 /** Sends a signed `webhook.ping`, as the service's test does. Null: the answer was a 2xx. Otherwise what went wrong. */
 async function ping(url: string, secret: string, config: Config, clock: Clock): Promise<string | null> {
-  // `receive` knows the kit's own tests by `kit_`: they do not show that the service's webhook is on.
+  // By `kit_`, `receive` recognises the kit's own tests, which do not prove that the service's webhook is on.
   const id = `kit_${randomUUID()}`;
   const rest = { cursor: null, session_id: null, webhook_id: 'doctor', data: { message: 'doctor' } };
   const event = { id, type: 'webhook.ping', created_at: iso(clock.now()), ...rest };
@@ -99,7 +100,7 @@ const CHECKS: Record<string, Check> = {
     return ok('API_KEY can read the history');
   },
   async alerts(_, { ALERT_URL: url }) {
-    if (!url) return warning('ALERT_URL is not set: alarms are shown only in the status and on the page');
+    if (!url) return warning('ALERT_URL is not set: alarms are not posted; see status, page and log');
     const text = 'A test by npx kit doctor: alarms come here';
     const why = await post(url, JSON.stringify({ text, content: text, alarm: 'test', state: 'test' }));
     return why ? fault(`ALERT_URL does not take alarms (${why})`) : ok('ALERT_URL has taken a test alarm');
@@ -114,13 +115,10 @@ export const doctor = define({
   async run(context) {
     const config = context.config();
     const facts = await readFacts(context.db);
-    const stands = alarmsOf(facts, context.disk()).map(({ name, level, text }) => ({
-      check: name,
-      ...(level === 'critical' ? fault(text) : warning(text)),
-    }));
-    const { level, text } = headlineOf(facts, []);
-    const judged = { ok, busy: ok, warning, critical: fault }[level](text);
-    const rows = [{ check: 'status', ...judged }, ...stands];
+    const alarms = alarmsOf(facts, context.disk());
+    const status = { name: 'status', ...headlineOf(facts, alarms) };
+    const told = [status, ...alarms.filter(({ text }) => text !== status.text)];
+    const rows = told.map(({ name: check, level, text }) => ({ check, ...JUDGED[level](text) }));
     for (const [check, run] of Object.entries(CHECKS))
       rows.push({ check, ...(await run(context, config).catch((error: unknown) => fault(describe(error).message))) });
     return rows;

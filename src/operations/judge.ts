@@ -11,15 +11,11 @@ export interface Reconcile {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
-  /** New events in the present pass. */
+  /** New events that the current pass has brought. */
   fetched?: number;
 }
 
-interface Kit {
-  at: number;
-  version: string;
-  processes: Record<'receive' | 'run' | 'keep', 'up' | 'down'>;
-}
+type Kit = { at: number; version: string; processes: Record<'receive' | 'run' | 'keep', 'up' | 'down'> };
 
 const DOWN_MS = 10_000;
 export const SECOND_MS = 1_000;
@@ -28,8 +24,8 @@ export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 const BEHIND = 1_000;
 export const NOT_RUNNING = 'The kit is not running: npm start';
-export const RUN_DOWN = 'No handler works: the process run is not up. It starts by itself; if it does not, see the log';
-const KEEP_DOWN = 'No history is read: the process keep is not up. It starts by itself; if it does not, see the log';
+export const RUN_DOWN = 'No handler works: the process "run" is down. It starts by itself; if it does not, see the log';
+const KEEP_DOWN = 'No history is read: the process "keep" is down. It starts by itself; if it does not, see the log';
 const DOWN: Kit['processes'] = { receive: 'down', run: 'down', keep: 'down' };
 
 export function kitOf({ state, at }: Facts): Kit {
@@ -42,7 +38,7 @@ export function reconcileOf({ state }: Facts): Reconcile {
 }
 
 export interface BackupState {
-  /** `since`: the last success, or the first failure. `verifiedAt`: when the newest copy was verified. Null: none was. */
+  /** `since`: the last success; before any, the first failure. `verifiedAt`: when the newest copy was verified. Null: none was. */
   since: number;
   verifiedAt: number | null;
   file: string | null;
@@ -60,9 +56,9 @@ export const refusedIn = ({ counters }: Facts): number =>
 export const totalOf = (facts: Facts, name: 'waiting' | 'done' | 'skipped' | 'dead' | 'failed'): number =>
   facts.handlers.reduce((sum, handler) => sum + handler[name], 0);
 
-/** Events that the handler furthest behind has not taken up. */
-export function behindOf({ handlers, newest }: Facts): number {
-  return Math.max(0, ...handlers.flatMap(({ state, position }) => (state === 'loaded' ? newest - position : [])));
+/** How many events the handler that is furthest behind has not taken up. */
+export function behindOf({ handlers }: Facts): number {
+  return Math.max(0, ...handlers.flatMap(({ state, behind }) => (state === 'loaded' ? behind : [])));
 }
 
 export function handlerState(handler: HandlerFacts): 'running' | 'paused' | 'failing' | 'broken' | 'missing' {
@@ -82,13 +78,13 @@ export const count = (n: number, one: string, many = `${one}s`): string =>
   `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 
 const REFUSED: Record<string, string> = {
-  bad_signature: 'none of our secrets has signed them. Compare WEBHOOK_SECRET with the service, then send SIGHUP',
+  bad_signature: 'no secret of WEBHOOK_SECRET has signed them. Compare it with the service, then send SIGHUP',
   clock_skew: "their time is far from this machine's clock. Check the clock: timedatectl",
-  store: 'the store cannot be written. See the disk: df -h',
+  store: 'the store cannot be written. See whether the disk is full: df -h',
   no_room: 'too many large bodies come at once. Let the proxy limit them',
   body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it and restart: the service may send 12 MiB',
   content_encoding: 'their bodies are compressed. Let the proxy pass them unchanged',
-  body_stalled: 'their bodies stop on the way. See the proxy and the network',
+  body_stalled: 'their bodies do not arrive whole. Check the proxy and the network',
 };
 
 const lastRefused = ({ state }: Facts) => (state['last_refused'] ?? {}) as { cause?: string; at?: number };
@@ -100,12 +96,12 @@ export const causeOf = (facts: Facts): string => lastRefused(facts).cause ?? '';
 export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
-  if (at < sinceOf(facts) || facts.at - at > MINUTE_MS)
-    return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago. See npx kit doctor.`;
+  if (at < sinceOf(facts) || facts.at - at > 10 * SECOND_MS)
+    return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago: ${why.split('. ')[0]}.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-/** Says what fails now; or else how many recent tasks became dead letters, if three or more, and a tenth, did. */
+/** Says that tasks fail now; or that at least three recent tasks, and a tenth, became dead letters. Null: neither. */
 export function failureOf(
   { name, failing, dead: all, recent: { ended, dead } }: HandlerFacts,
   at: number,
@@ -113,13 +109,13 @@ export function failureOf(
   if (failing)
     return `${name} has failed for ${duration(at - failing.since)}, in ${count(failing.lanes, 'conversation')}`;
   if (dead < 3 || dead * 10 < ended) return null;
-  return `${name} gives up: it has ${count(all, 'dead letter')}`;
+  return `${name} gives tasks up: it has ${count(all, 'dead letter')}`;
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>
-  `A process has died. ${count(suspects, 'task')} of ${name} that it was running will run again, each alone: see the log`;
+  `A process crashed or looped while it ran ${count(suspects, 'task')} of ${name}. Each runs again alone: see the log`;
 
-/** The one sentence that a person reads first. It names what it is about. */
+/** The one sentence that a person reads first. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   const { processes } = kitOf(facts);
   // While the disk is full, the kit cannot store that it runs.
@@ -138,7 +134,7 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
 }
 
-/** What the kit does beside taking deliveries, or what waits for a person. Null: nothing. */
+/** What the kit does besides taking deliveries, or what waits for a person. Null: nothing. */
 function busyWith(facts: Facts): Headline | null {
   const busy = (text: string): Headline => ({ level: 'busy', text });
   const reconcile = reconcileOf(facts);
@@ -146,12 +142,14 @@ function busyWith(facts: Facts): Headline | null {
     return busy(`Catching up: ${count(reconcile.fetched, 'event')} fetched`);
   if (reconcile.state === 'idle' && reconcile.lastAt === null) return busy('History is being read for the first time');
   const behind = behindOf(facts);
-  if (behind > BEHIND) return busy(`Handlers have ${count(behind, 'event')} still to take up`);
+  if (behind > BEHIND) return busy(`A handler still has ${count(behind, 'event')} to take up`);
   if (reconcile.state === 'backing-off')
     return busy(`History cannot be read for now: ${reconcile.reason ?? 'the service fails'}`);
   const paused = facts.handlers.find((handler) => handler.paused && handler.waiting > 0);
   if (paused)
-    return busy(`${paused.name} is paused, and ${count(paused.waiting, 'task')} wait: npx kit resume ${paused.name}`);
+    return busy(
+      `${paused.name} is paused, with ${count(paused.waiting, 'waiting task')}: npx kit resume ${paused.name}`,
+    );
   const [rerun] = facts.reruns;
   if (!rerun) return null;
   const what = rerun.only === 'dead' ? 'retries its dead letters' : 'gets its events again';
@@ -161,7 +159,7 @@ function busyWith(facts: Facts): Headline | null {
 function wellWords(facts: Facts): string {
   const waiting = totalOf(facts, 'waiting');
   const history = reconcileOf(facts).state === 'off' ? '; history is not read: API_KEY is not set' : '';
-  const work = waiting > 0 ? `${count(waiting, 'task')} at work` : 'nothing waits';
+  const work = waiting > 0 ? `${count(waiting, 'task')} waiting or running` : 'nothing waits';
   const dead = totalOf(facts, 'dead');
   const letters = dead > 0 ? `, ${count(dead, 'dead letter')}` : '';
   return `Deliveries are taken and handled: ${work}${letters}${history}`;

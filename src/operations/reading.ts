@@ -28,7 +28,7 @@ export const events = define({
 export const tasks = define({
   name: 'tasks',
   about: 'tasks of handlers, newest first; with state waiting, oldest first',
-  args: taskFilter.extend({ causes: flag.describe('grouped by error, among the newest 10,000 of each handler') }),
+  args: taskFilter.extend({ causes: flag.describe('groups failed tasks by error, the newest 10,000 of each handler') }),
   access: 'read',
   async run({ db }, { causes, ...filter }) {
     if (filter.handler !== undefined) await handlerNamed(db, filter.handler);
@@ -41,7 +41,7 @@ export const tasks = define({
 export const explain = define({
   name: 'explain',
   about: 'one event: how it came, and what each handler did with it; --data shows its body',
-  args: z.object({ event: z.string().describe('its key, id or cursor'), data: flag }),
+  args: z.object({ event: z.string().describe('one event: its key, id or cursor'), data: flag }),
   first: ['event'],
   access: 'reveal',
   reads: true,
@@ -74,15 +74,15 @@ function waitsFor(task: TaskLine, facts: Facts): string | null {
   const handler = facts.handlers.find(({ name }) => name === task.handler);
   if (task.running) return 'running';
   if (handler?.state !== 'loaded')
-    return `waits until the handler's file works again: ${handler?.fault ?? 'it is missing'}`;
+    return `waits until the handler's file works again: ${handler?.fault ?? 'the file is missing'}`;
   if (handler.paused) return `waits because the handler is paused: npx kit resume ${task.handler}`;
   if (task.dueAt === null)
-    return `waits until replay has shown everything up to it (the watermark is ${facts.watermark ?? 'not set'})`;
+    return `waits until replay has shown its event and all before it (watermark: ${facts.watermark ?? 'not set'})`;
   if (task.dueAt > facts.at)
     return `waits until ${iso(task.dueAt)}${task.firstFailedAt === null ? '' : ', to be tried again'}`;
   return task.crashes > 0
-    ? 'waits for a process of its own, because a process died while running it'
-    : 'is due: waits for a place or for its lane';
+    ? 'waits to run in a process of its own, because a process died while it ran this task'
+    : 'is due: waits for a free place, or for an earlier task of its lane';
 }
 
 export const quarantine = define({
@@ -100,7 +100,7 @@ export const quarantine = define({
     }
     const { body: bytes } =
       (await db.get<{ body: Buffer | null }>('select body from quarantine where id = @id', { id })) ?? {};
-    if (!bytes) throw new Refused(`quarantine has no ${id}, or its bytes were erased: see npx kit quarantine`);
+    if (!bytes) throw new Refused(`quarantine has no entry ${id}, or its bytes were erased: see npx kit quarantine`);
     return { id, bytes: bytes.toString('latin1') };
   },
 });

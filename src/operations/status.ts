@@ -66,8 +66,8 @@ export function chartsOf(samples: (Sample & { at: number })[]) {
 
 export const status = define({
   name: 'status',
-  about: 'whether all is well, what waits, and what stands in the way',
-  args: z.object({ charts: flag.describe('the last 24 hours, by quarter-hour') }),
+  about: 'whether all is well, how many tasks wait, and which alarms are raised',
+  args: z.object({ charts: flag.describe('adds numbers of the last 24 hours, by quarter-hour') }),
   access: 'read',
   async run({ db, clock, disk, version }, { charts }) {
     const state = statusOf(await readFacts(db), disk(), version);
@@ -84,7 +84,7 @@ export const status = define({
 
 export const handlers = define({
   name: 'handlers',
-  about: 'the handlers: what they do, what waits, what failed; --forget NAME deletes one that will not come back',
+  about: 'the handlers, with their states and counts; --forget NAME deletes a handler whose file will not come back',
   args: z.object({ forget: z.string().optional() }),
   access: 'change',
   reads: true,
@@ -95,10 +95,10 @@ export const handlers = define({
         throw new Refused(`${forget} has a file and works: remove the file first, then send SIGHUP`);
       await forgetHandler(db, forget);
     }
-    const { handlers: list, newest } = await readFacts(db);
+    const { handlers: list } = await readFacts(db);
     return list.map((handler) => {
-      const { name, file, fault, waiting, done, skipped, dead, failed, failing, position } = handler;
-      const rest = { waiting, done, skipped, dead, failed, behind: newest - position, fault, file };
+      const { name, file, fault, waiting, done, skipped, dead, failed, failing, behind } = handler;
+      const rest = { waiting, done, skipped, dead, failed, behind, fault, file };
       return { name, state: handlerState(handler), failingSince: iso(failing?.since ?? null), ...rest };
     });
   },

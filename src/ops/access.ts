@@ -1,5 +1,5 @@
-// Decides who may use the ops port. If a token is set: whoever sends it, by Bearer or Basic. If none is set: programs and
-// browsers of this machine, which Host must name. Origin must equal Host, so that no page of another site gets an answer.
+// Decides who may use the ops port. If a token is set, a request must send one, by Bearer or Basic. Otherwise Host must
+// name this machine. If there is an Origin, it must name the same host, so no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Operation } from '../operations/define.ts';
@@ -24,7 +24,7 @@ export function refusal(
     return { status: 403, error: 'a page of another site has sent this' };
   if (tokens.all === undefined && tokens.read === undefined) {
     if (!LOCAL.test(host))
-      return { status: 403, error: 'Host does not name this machine: set OPS_TOKEN to use another name' };
+      return { status: 403, error: 'the header Host does not name this machine: set OPS_TOKEN to use another name' };
     const hidden = { status: 403, error: 'what strangers wrote is shown only with OPS_TOKEN, which is not set' };
     return access === 'reveal' ? hidden : null;
   }

@@ -19,35 +19,27 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
     const all = new Gauge({ name: `kit_${name}`, help, labelNames: [label], registers });
     for (const [of, value] of values) all.set({ [label]: of }, value);
   };
-  const causes = Object.entries(facts.counters).filter(([name]) => name.startsWith('refused.'));
+  const causes = Object.entries(facts.counters).flatMap(([name, n]): [string, number][] =>
+    name.startsWith('refused.') ? [[name.slice('refused.'.length), n]] : [],
+  );
   const up = Object.entries(status.processes).map(([name, is]): [string, number] => [name, Number(is === 'up')]);
   gauge('events', 'events in the store', status.events);
   counter('duplicates_total', 'deliveries of events already stored', status.duplicates);
   counter('quarantined_total', 'authentic bytes that are unreadable, or contradict a stored event', status.quarantined);
   counter('recovered_total', 'events first stored by replay', recovered);
-  by(
-    'refused_total',
-    'refused requests by cause',
-    'cause',
-    causes.map(([name, n]) => [name.slice(8), n]),
-  );
+  by('refused_total', 'refused requests by cause', 'cause', causes);
   by('tasks', 'tasks by state', 'state', Object.entries(status.tasks));
   for (const name of OF_HANDLER) {
-    const help = name === 'failed' ? 'failed attempts of a handler' : `${name} tasks of a handler`;
-    by(
-      `handler_${name}`,
-      help,
-      'handler',
-      facts.handlers.map((one) => [one.name, one[name]]),
-    );
+    const rows = facts.handlers.map((one): [string, number] => [one.name, one[name]]);
+    by(`handler_${name}`, `${name === 'failed' ? 'failed attempts' : `${name} tasks`} of a handler`, 'handler', rows);
   }
-  gauge('behind_events', 'events that the handler furthest behind has not taken up', status.behind);
-  gauge('oldest_waiting_seconds', 'how long the longest waiting task has been due', status.oldestWaitingSeconds ?? 0);
+  gauge('behind_events', 'events that the handler furthest behind has not yet taken up', status.behind);
+  gauge('oldest_waiting_seconds', 'how long the oldest due task or event has waited', status.oldestWaitingSeconds ?? 0);
   gauge('failures_in_a_row', 'deliveries in a row that got no 2xx', status.failuresInARow);
   gauge('gaps', 'open gaps: history that the service can no longer show', status.gaps);
   gauge('last_reconcile_timestamp_seconds', 'when history was last read to its end', (lastAt ?? 0) / 1_000);
   by('process_up', 'whether a process is up', 'process', up);
-  by('alarm', 'alarms that stand', 'alarm', [...new Map(alarmsOf(facts, disk).map(({ name }) => [name, 1]))]);
+  by('alarm', 'alarms that are raised', 'alarm', [...new Map(alarmsOf(facts, disk).map(({ name }) => [name, 1]))]);
   gauge('store_log_bytes', "the size of the store's WAL file", disk.logBytes);
   gauge('disk_free_bytes', 'free bytes on the disk of the store', disk.freeBytes);
   const [registry = new Registry()] = registers;

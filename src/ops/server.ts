@@ -74,7 +74,7 @@ export async function startOps({ db, config, log }: OpsOptions): Promise<Server>
   return server;
 }
 
-/** Reads the page once, at the start. Its policy allows the inline import map by its hash, and no other inline script. */
+/** Reads the page once, at the start. The policy allows the import map by its hash, and no other inline script. */
 function addPage(router: Router, guard: Guard): void {
   const page = readFileSync(new URL('index.html', PAGE), 'utf8');
   const [, map = ''] = /<script type="importmap">(.*?)<\/script>/s.exec(page) ?? [];
@@ -109,7 +109,7 @@ function createApp(router: Router, log: Logger): Koa {
     }
   });
   app.use(router.routes()).use(router.allowedMethods());
-  app.on('error', (error: unknown) => log.warn(loggable(error), 'an ops answer broke off'));
+  app.on('error', (error: unknown) => log.warn(loggable(error), 'an answer of the ops port broke off'));
   return app;
 }
 
@@ -133,7 +133,7 @@ function addOperation(
     await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '64kb' })(ctx, async () => {});
     const { body = {} } = ctx.request as { body?: Record<string, unknown> };
     const result = await operation.run(context, checked(operation, body));
-    log.info({ operation: name }, 'asked for through the API');
+    log.info({ operation: name }, 'called through the API');
     await answer(ctx, 200, result);
   });
 }

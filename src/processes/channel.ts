@@ -4,18 +4,18 @@
 export type Report =
   /** Each second: the child lives. `suspects`: how many processes for suspects must run. */
   | { type: 'alive'; rss: number; suspects: number }
-  /** The child may now be silent for `ms`, for a setup, a migration, a backup or a checkpoint. 0: this has ended. */
+  /** The child may now be silent for `ms`, for a setup, a migration, a backup or a checkpoint. 0: that work is over. */
   | { type: 'longer'; ms: number }
   /** `run` begins to load or to set up this file. */
   | { type: 'loading'; file: string }
   /** The child has started, and works. */
   | { type: 'ready' }
-  /** `handler` begins, and was not the last to begin. From now on, a death counts against the tasks that were running. */
+  /** A task of `handler` begins; the task before was of another. From now on, a death counts against running tasks. */
   | { type: 'began'; handler: string }
   /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };
 
-/** What `run` gets as JSON. `instance`: the kit, as no other that runs is named. New handlers begin after event `newest`. `without`: files that ended a process, and how. */
+/** What `run` gets as JSON. `instance`: its kit's own name. New handlers begin after event `newest`. `without`: by file, how it ended `run`. */
 export interface RunArgs {
   instance: string;
   role: 'live' | `suspect-${number}`;
@@ -24,7 +24,7 @@ export interface RunArgs {
   without: Record<string, string>;
 }
 
-/** Tells the main process. In a test there may be none, so the report is dropped. */
+/** Tells the main process. In a test there may be none: then the report is dropped. */
 export function say(report: Report): Promise<void> {
   return new Promise((sent) => {
     if (!process.connected || !process.send) return sent();

@@ -14,13 +14,13 @@ export interface Child {
 export function onOrders({ wake, stop }: Child): void {
   process.on('message', wake);
   process.once('SIGTERM', stop);
-  // Now, because a process that is killed later would not save its compiled code.
+  // Saves compiled code now, because a process that is killed later would not save any.
   flushCompileCache();
 }
 
-/** Call it first of all. A child that works is killed after 10 s of silence, unless it announces more with `longer`. */
+/** Call it first of all. A child that is ready is killed after 10 s of silence, or after what `longer` allows. */
 export function beginChild(suspects: () => number = () => 0): void {
-  // A terminal sends SIGINT to every process. Ignored here, because the main process stops its children.
+  // A terminal sends SIGINT to every process. A child ignores it, because the main process stops its children.
   process.on('SIGINT', () => {});
   // The main process is gone: nobody would restart this process, or answer deliveries.
   process.on('disconnect', () => process.exit(EXIT.failed));

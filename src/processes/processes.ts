@@ -1,21 +1,22 @@
-// The processes beside the main one: `run`, `keep`, and up to eight more of `run` for suspects (tasks whose process died).
+// The processes beside the main one: `run`, `keep`, and up to eight for suspects (tasks whose process died).
 import { randomUUID } from 'node:crypto';
 import { hostname, totalmem } from 'node:os';
+import { EXIT } from '../base/errors.ts';
 import { envOfRun } from '../base/secrets.ts';
 import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
 import type { Report, RunArgs } from './channel.ts';
 import { Supervised, type SupervisedOptions } from './supervised.ts';
 
-/** How long processes have to stop. With the drain of the server, a stop takes about 9 s. */
+/** Processes get this long to end before they are killed: longer than DRAIN_MS in run/main.ts. A stop takes about 9 s. */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
 const INSTANCE = `${hostname()} ${randomUUID()}`;
 /** If `run` takes more memory than this, it is drained and started anew. */
 const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
 const NODE = {
-  // MB for young objects. `run` holds events for the order window; with less room they would be moved, at a cost.
-  // The main process has its limit in main.ts: after 80,000 events it took 193 MB without the limit, 92 MB with it.
+  // MB for young objects. `run` keeps events for ORDER_WINDOW_MS; with less room the garbage collector would copy them.
+  // The limit of the main process is in main.ts: with it, the process took 92 MB after 80,000 events, without it 193 MB.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
@@ -41,14 +42,7 @@ export class Processes {
   constructor(options: ProcessesOptions) {
     const { env, log } = options;
     this.#options = options;
-    this.#keep = new Supervised({
-      role: 'keep',
-      entry: 'keep/main.ts',
-      node: NODE.keep,
-      args: () => [],
-      env,
-      log,
-    });
+    this.#keep = new Supervised({ role: 'keep', entry: 'keep/main.ts', node: NODE.keep, args: () => [], env, log });
     this.#run = new Supervised({
       ...this.#runAs('live'),
       onReport: (report) => this.#hear(report),
@@ -97,15 +91,8 @@ export class Processes {
     const { env, newest, log } = this.#options;
     const args = (again: boolean): string[] => {
       const restart = again || role !== 'live';
-      return [
-        JSON.stringify({
-          instance: INSTANCE,
-          role,
-          restart,
-          newest: newest(),
-          without: this.#without,
-        } satisfies RunArgs),
-      ];
+      const told: RunArgs = { instance: INSTANCE, role, restart, newest: newest(), without: this.#without };
+      return [JSON.stringify(told)];
     };
     const name = role === 'live' ? 'run' : role;
     const node = [...NODE.run, ...(role === 'live' ? INSPECT : [])];
@@ -122,14 +109,18 @@ export class Processes {
       slot.wake();
     }
     if (report.rss < MEMORY_BYTES) return;
-    this.#options.log.error({ rss: report.rss, limit: MEMORY_BYTES }, 'run takes too much memory: it starts anew');
+    this.#options.log.error(
+      { rss: report.rss, limit: MEMORY_BYTES },
+      'the process run takes too much memory, so it is restarted',
+    );
     void this.#run.stop(STOP_MS, true);
   }
 
-  /** If `run` dies twice in a row while it loads or sets up files, that file is left out. A single death may be a kill. */
+  /** A file is left out if it is loaded or set up when `run` dies a second time in a row: one death may be a kill. */
   #leaveOut(how: string): void {
-    if (this.#loading !== undefined && ++this.#failedStarts > 1)
-      this.#without[this.#loading] = `it ended run twice while it was loaded or set up (${how})`;
+    // With this exit code, the store was at fault.
+    if (how !== `exit code ${EXIT.unreachable}` && this.#loading !== undefined && ++this.#failedStarts > 1)
+      this.#without[this.#loading] = `the process run died twice as it started, last with this file (${how})`;
     this.#loading = undefined;
   }
 }

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
+import { startLoop } from '../base/loop.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
 import { Processes } from './processes.ts';
 import { createReceiver } from '../receive/receiver.ts';
@@ -21,7 +22,7 @@ const TICK_MS = 1_000;
 const REPORT_TICKS = 2;
 /** At a stop the port stays open for at least this long, so that a proxy sees that /readyz fails. */
 const NOTICE_MS = 500;
-/** Requests that take longer to drain are cut off. */
+/** At a stop, requests get this long to end, and so does the last write to the store. */
 const DRAIN_MS = 1_000;
 
 const REPLACED =
@@ -33,8 +34,7 @@ async function start(): Promise<void> {
   const log = createLog('receive', config.LOG_LEVEL);
   const taken = await take(config);
   let newest = await taken.newest();
-  let isReplaced = false;
-  let stopping = false;
+  let [isReplaced, stopping] = [false, false];
   const processes = new Processes({ env: () => env, newest: () => newest, log });
   const wiring = { onCommit: () => processes.wake(), isReplaced: () => isReplaced };
   const receiver = createReceiver({ ...taken, config, clock, log, ...wiring });
@@ -43,18 +43,19 @@ async function start(): Promise<void> {
   flushCompileCache();
 
   let ticks = 0;
-  setInterval(() => {
+  startLoop(() => {
     processes.tick();
     if (!isReplaced && taken.check() === 'replaced') {
       isReplaced = true;
       log.fatal(REPLACED);
       void processes.stop(0);
     }
-    if (isReplaced) return;
+    if (isReplaced) return TICK_MS;
     const told = { at: clock.now(), version, processes: { receive: 'up', ...processes.states() } };
     if (ticks++ % REPORT_TICKS === 0) receiver.set('kit', told);
     void receiver.flush();
-  }, TICK_MS);
+    return TICK_MS;
+  });
 
   async function stop(signal: string): Promise<void> {
     if (stopping) process.exit(EXIT.failed);
@@ -77,7 +78,7 @@ async function start(): Promise<void> {
       env = { ...changed, DATABASE_URL: env['DATABASE_URL'] };
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
-      return log.error({ faults: error.faults }, 'not reloaded: the configuration has faults, and stays as it was');
+      return log.error({ faults: error.faults }, 'the new configuration has faults; the old one stays in use');
     }
     newest = await taken.newest();
     await processes.reload();
@@ -85,14 +86,17 @@ async function start(): Promise<void> {
   }
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;
-  log.info({ pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.DATABASE_URL }, 'ready for deliveries');
+  log.info(
+    { pid: process.pid, port, path: config.WEBHOOK_PATH, store: config.storePath ?? 'PostgreSQL' },
+    'ready for deliveries',
+  );
 }
 
 function onSignals(stop: (signal: string) => Promise<void>, reload: () => Promise<void>): void {
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
   // The program that started the kit is gone.
   process.once('disconnect', () => void stop('disconnect'));
-  // One reload after another: two at once would each start processes.
+  // One reload runs after another, because two at once would each start processes.
   let reloading = Promise.resolve();
   process.on('SIGHUP', () => void (reloading = reloading.then(reload)));
 }

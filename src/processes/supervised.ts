@@ -5,7 +5,7 @@ import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
 import type { Report } from './channel.ts';
 
-/** Limits of silence, in ticks of one second: a main process that was suspended must not kill its children. */
+/** Limits of silence, in ticks of one second. By the clock, a suspended main process would kill its children. */
 const SILENT_TICKS = 10;
 const STARTING_TICKS = 30;
 const PAUSE_MS = { first: 100, most: 30_000 };
@@ -24,7 +24,7 @@ export interface SupervisedOptions {
   env: () => Env;
   log: Logger;
   onReport?: (report: Report) => void;
-  /** The child died, and was not told to stop. */
+  /** Called when the child died, and was not told to stop. */
   onDeath?: (how: string) => void;
 }
 
@@ -76,14 +76,14 @@ export class Supervised {
     );
   }
 
-  /** Any message wakes the child. Its stop is the signal SIGTERM. */
+  /** Any message wakes the child, because orders to stop are signals. */
   wake(): void {
     if (this.#child?.connected) this.#child.send('wake', () => {});
   }
 
   /** Call it each second. */
   tick(): void {
-    // A child at a breakpoint gives no sign of life.
+    // A child at a breakpoint gives no sign of life, and must not be killed.
     if (this.#options.node.some((option) => option.startsWith('--inspect'))) return;
     if (this.#child && ++this.#silent === this.#limit) {
       const { log, role } = this.#options;
@@ -92,7 +92,7 @@ export class Supervised {
     }
   }
 
-  /** Sends SIGTERM, and SIGKILL after the limit. `again`: it may start anew, and does so at once if it was running. */
+  /** Sends SIGTERM, and SIGKILL after the limit. `again`: the child may start again, at once if it was running. */
   async stop(limitMs: number, again = false): Promise<void> {
     const wasThere = this.isRunning();
     // A second SIGTERM would end the child at once.
@@ -122,7 +122,7 @@ export class Supervised {
     const { role, log, onDeath } = this.#options;
     log.error({ role, how }, `${role} died`);
     onDeath?.(how);
-    // If a handler began, restart at once: each death counts against its task, so this ends.
+    // If a handler had begun, restart at once: each death counts against tasks that were running, so this ends.
     if (this.#beganLast || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
     const pauseMs = this.#beganLast ? 0 : this.#pauseMs;
     this.#pauseMs = Math.min(this.#pauseMs * 2, PAUSE_MS.most);

@@ -26,7 +26,7 @@ export interface ReceiveOptions {
   commit: Commit;
   health: Health;
   clock: Clock;
-  /** 'ready', or why new deliveries are not welcome. */
+  /** 'ready', or the reason why no new deliveries should be sent here. */
   state: () => 'ready' | 'draining' | 'the store cannot be written' | 'the store was replaced';
 }
 
@@ -59,7 +59,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   return app;
 }
 
-/** Undefined: Koa cannot parse the target of the request, in which a stranger may send any text. */
+/** Undefined: Koa cannot parse the target of the request line, which may be any text that a stranger sends. */
 function pathOf(ctx: Context): string | undefined {
   return ctx.url.startsWith('/') || URL.canParse(ctx.url, 'http://receiver') ? orUndefined(() => ctx.path) : undefined;
 }

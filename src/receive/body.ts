@@ -1,9 +1,9 @@
 // Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
-// before they are verified). Large bodies share a memory budget: a large body is not read before there is room.
+// before they are verified). Large bodies share a memory budget: without room, at most 64 KiB are read.
 import type { IncomingMessage } from 'node:http';
 import { BUDGET, createRoom, SMALL } from './room.ts';
 
-/** A large body that makes no progress for this long is refused: others wait for its room. */
+/** A large body that makes no progress for this long is refused, because other bodies wait for its room. */
 const STALL_MS = 2_000;
 
 export type BodyCause = 'body_limit' | 'body_aborted' | 'body_stalled' | 'no_room';

@@ -1,4 +1,4 @@
-// Why a request is refused, and its status. `failure`: it may be a delivery, so the service counts a failure (contract 3.2).
+// Why requests are refused. `failure`: the service may have sent the request, and then counts a failure (contract 3.2).
 
 export const CAUSES = {
   path: { status: 404, failure: false },

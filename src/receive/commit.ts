@@ -1,18 +1,18 @@
-// Deliveries that arrive together share one commit, and are answered after it. While the store is locked or failing, one
-// delivery is tried again and again. A delivery that has waited too long is refused.
+// Deliveries that arrive together share one commit, and are answered after it. While the store is locked or
+// failing, only the oldest delivery is tried, again and again. A delivery that has waited too long is refused.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { StoreError, type Counts, type Store, type Verdict } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** A delivery waits this long; with the last try about 8 s. The service waits 10 s for an answer (contract 6.3). */
+/** A delivery waits at most this long, plus the last try: about 8 s. The service waits 10 s (contract 6.3). */
 const DEADLINE_MS = 7_500;
 const GROUP = { readings: 256, bytes: 2 ** 22 };
-/** The pause between two commits: others want the lock, and a fuller commit costs less per delivery. */
+/** The pause between two commits: other processes want the lock, and a fuller commit costs less per delivery. */
 const APART_MS = 4;
-/** The pause after a commit that failed: each try blocks the event loop, for long if the disk is full. */
+/** The pause after a commit that failed: each try blocks the event loop, and for long if the disk is full. */
 const AGAIN_MS = 200;
-/** A store that has failed for this long is not ready. */
+/** If commits have failed for this long, /readyz answers 503. */
 const READY_MS = 1_000;
 
 export interface CommitOptions {
@@ -45,11 +45,11 @@ export class Commit {
     this.#options = options;
   }
 
-  /** Resolves when the event or the unreadable bytes are on disk. Null: not in time. `since`: when the delivery arrived. */
+  /** Resolves when the event or the unreadable bytes are on disk. Null: too late. `since`: when the delivery came. */
   accept(reading: Reading, since: number): Promise<Verdict | null> {
     return new Promise((resolve) => {
       this.#pending.add({ reading, since, resolve });
-      // Not at once, so that all sockets that are ready are read first.
+      // The work begins later, so that every socket that has data is read first.
       setImmediate(() => void (this.#working ??= this.#work().finally(() => (this.#working = undefined))));
     });
   }

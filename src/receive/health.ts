@@ -1,5 +1,5 @@
-// What only `receive` knows: how deliveries are answered. It counts and logs each cause, and tells the store how many
-// failures in a row the service sees, because at 15 the service switches the webhook off (contract 3.2).
+// What only `receive` knows: how deliveries are answered. Counts and logs the causes of refusals, and tells the store
+// how many failures in a row the service sees, because at 15 the service switches the webhook off (contract 3.2).
 import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
@@ -11,7 +11,7 @@ export type Health = ReturnType<typeof createHealth>;
 
 export function createHealth(commit: Commit, clock: Clock, log: Logger) {
   const throttle = createThrottle(() => clock.monotonic());
-  /** -1: how many there were before this process is unknown. */
+  /** Failures in a row. -1, at the start: unknown, because the process before this one may have refused deliveries. */
   let failures = -1;
 
   function note(kind: string, fields: object, words: string): void {

@@ -3,7 +3,7 @@
 /** Bytes. Bodies up to this size need no room, because the number of connections is limited. */
 export const SMALL = 64 * 1_024;
 export const BUDGET = 32 * 2 ** 20;
-/** A delivery waits at most this long for room: it must still be read and committed before its deadline. */
+/** A delivery waits at most this long for room: it must still be read and committed within DEADLINE_MS (commit.ts). */
 const ROOM_MS = 7_000;
 
 export function createRoom(budget: number) {

@@ -1,4 +1,4 @@
-// The public HTTP server: its limits for connections and times, and its drain. If you need others, put a proxy before it.
+// The public HTTP server: its limits of connections and time, and its drain. If you need other limits, use a proxy.
 import { once } from 'node:events';
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Server as NetServer, Socket } from 'node:net';
@@ -9,7 +9,7 @@ const LIMITS = {
   headersTimeout: 8_000,
   requestTimeout: 12_000,
   connectionsCheckingInterval: 1_000,
-  // Longer than load balancers keep an idle connection (60 s): they would reuse one that the server has just closed.
+  // Longer than load balancers keep an idle connection (60 s). Otherwise they would reuse one that was just closed.
   keepAliveTimeout: 75_000,
 };
 const CONNECTIONS = 1_000;
@@ -22,7 +22,7 @@ const SWEEP_MS = 50;
 
 type Handle = (request: IncomingMessage, response: ServerResponse) => unknown;
 
-/** `onUnreadable`: called for each request that is no readable HTTP. */
+/** `onUnreadable`: called for each request that is not valid HTTP. */
 export function createReceiveServer(handle: Handle, onUnreadable: () => void = () => {}): Server {
   const server = createServer(LIMITS, (request, response) => void handle(request, response));
   // Node must not send "100 Continue" by itself: the route sends it, once it has checked the headers.
@@ -39,11 +39,11 @@ export function createReceiveServer(handle: Handle, onUnreadable: () => void = (
   server.on('request', (request, response) => answering.set(request.socket, response));
   server.maxHeadersCount = HEADERS;
   server.maxConnections = CONNECTIONS;
-  // A sender may close its side after the request, and still gets its answer.
+  // A sender that closes its side of the connection after the request still gets its answer.
   return Object.assign(server, { httpAllowHalfOpen: true });
 }
 
-/** The latest answer on each connection: if it has begun, the answer to an error must not be written into it. */
+/** The latest answer on each connection. If it has begun, the answer to a broken request must not be mixed into it. */
 const answering = new WeakMap<Socket, ServerResponse>();
 
 /** Call it if the answer is sent before the whole request was read: closing at once would reset the connection. */
@@ -68,7 +68,7 @@ export async function listen(server: NetServer, name: string, port: number, host
   }
 }
 
-/** Stops listening. Resolves when every request that had begun is answered and every connection is closed. */
+/** Stops listening. Resolves when every request that had begun is answered and every connection closed. */
 export async function drainServer(server: Server): Promise<void> {
   // A proxy keeps a connection open after the answer, so idle connections are closed here.
   const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);

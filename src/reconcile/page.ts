@@ -17,7 +17,7 @@ export interface Page {
   /** In cursor order, each above `after`; then at most ten items without a readable cursor. */
   readings: Reading[];
   cursors: Cursor[];
-  /** The cursor after which the service says to go on. */
+  /** `next_cursor`: the cursor that the service proposes for the next call. */
   next: Cursor | null;
   hasMore: boolean;
   reset: boolean;
@@ -30,7 +30,7 @@ const shape = z.object({
   reset_required: z.boolean().default(false),
 });
 
-/** Reads the events above `after`. Null: from the oldest that the service has. Throws ServiceError. */
+/** Reads the events above `after`, or from the oldest that the service has if it is null. Throws ServiceError. */
 export type Read = (after: Cursor | null, limit: number) => Promise<Page>;
 
 /** Each call waits until the budget allows it. */

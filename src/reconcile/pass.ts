@@ -19,13 +19,13 @@ export interface PassOptions {
   log: Logger;
   windowMs: number;
   overlapMs: number;
-  /** Where the first pass of all begins. Null: at the beginning of history. Undefined: at the lowest cursor stored. */
+  /** Where the very first pass begins. Null: at the beginning of history. Undefined: at the lowest cursor stored. */
   from: Cursor | null | undefined;
-  /** Called after each page: how many of its events are new to the store, and how many it has. */
+  /** Called after each page: how many of its events were new to the store, and how many events it had. */
   onPage: (recovered: number, fetched: number) => Promise<void> | void;
 }
 
-/** Resolves with the reason why nothing was read, or null. */
+/** `overlap`: begins `overlapMs` below the watermark. Resolves with the reason why nothing was read, or null. */
 export async function runPass(options: PassOptions, overlap: boolean): Promise<string | null> {
   const { db, clock, from } = options;
   const { watermark: known, lowest } = await positionOf(db);
@@ -46,8 +46,8 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
 }
 
 /**
- * Reads history after `from` again, and closes the gaps in it. If the service has lost it, only the gap at `from` is closed,
- * because a person has named it. Resolves with the reason why nothing was read, or null.
+ * Reads the events after `from` again, and closes the gaps there. If the service no longer has them, only
+ * the gap at `from` is closed, because a person has named it. Resolves with the reason why nothing was read, or null.
  */
 export async function readAgain(options: PassOptions, from: Cursor): Promise<string | null> {
   const { db, clock } = options;
@@ -66,7 +66,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
   const before = clock.now() - windowMs;
   let limit = LIMIT;
   let asked = start;
-  /** Replay has shown everything from `start` up to here. Null: nothing yet, and it begins at the beginning. */
+  /** Replay has shown everything from `start` up to here. Null: `start` is the beginning, and nothing was shown yet. */
   let shown = start;
   for (;;) {
     const page = await options.read(asked, limit).catch((error: unknown) => {
@@ -91,7 +91,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
   }
 }
 
-/** The watermark has expired. Goes on at the oldest cursor that the service accepts; history between the two is a gap. */
+/** The watermark has expired: goes on at the oldest cursor that the service accepts. History between them is a gap. */
 async function skip(options: PassOptions, watermark: Cursor): Promise<string | null> {
   const { db, clock, log } = options;
   const { newest } = await positionOf(db);

@@ -15,7 +15,7 @@ import { readAgain, runPass, type PassOptions } from './pass.ts';
 import { untoldGaps } from './store.ts';
 import { startStream } from './stream.ts';
 
-/** The wait between two looks for work, so strict tasks cause at most one pass in it. Also the wait after a store fault. */
+/** The wait between two looks for work, so that strict tasks cause few passes. Also the wait after a store fault. */
 const STEP_MS = 1_000;
 
 /** What a person asked for, and when. */
@@ -26,10 +26,10 @@ interface Told {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
-  /** When replay last brought an event that no webhook had. */
+  /** When replay last brought an event that no webhook had brought. */
   recoveredAt: number | null;
   fetched: number;
-  /** The time of the newest request of a person that was answered. */
+  /** When a person made the newest request that was answered. */
   askedAt: number;
 }
 
@@ -53,7 +53,7 @@ export class Reconciler {
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
-  /** The time of the newest request of a person that was begun. */
+  /** When a person made the newest request that was begun. */
   #heardAt = 0;
 
   constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {
@@ -111,10 +111,10 @@ export class Reconciler {
     const { db, ingest, clock, log } = this.#pass;
     try {
       const waits = await runPass(this.#pass, whole);
-      // Last, so that a request that always fails holds up no pass.
+      // The person's request comes last: if it fails each time, it still holds up no pass.
       const reason = (asked?.from ? await readAgain(this.#pass, asked.from) : null) ?? waits;
       await ingest.accept({ readings: await untoldGaps(db, clock.now()) });
-      if (this.#failures > 0) log.info('history is read again');
+      if (this.#failures > 0) log.info('history can be read again');
       this.#failures = 0;
       if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
       const { askedAt } = this.#told;
@@ -141,7 +141,7 @@ export class Reconciler {
     const told = this.#told;
     told.recovered += recovered;
     told.fetched += recovered;
-    // The first pass does not count: it brings events from while the kit was down, when no webhook could arrive.
+    // The first pass does not count: it brings the events of the time when the kit was down and could take no webhook.
     if (recovered > 0 && this.#nextAt > 0) told.recoveredAt = this.#pass.clock.now();
     if (fetched > 0) await this.#tell({ state: 'running' });
   }

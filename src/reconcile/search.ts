@@ -21,13 +21,13 @@ export async function findOldest(
     if (middle === null) return high;
     const answer = await ask(read, middle);
     if (answer === 'accepted') high = middle;
-    // The service refuses numbers that were never events: from here on, only stored cursors are tried.
+    // The service refuses cursors that no event ever had: from here on, only stored cursors are tried.
     else if (answer === 'unknown' && !amongStored) amongStored = true;
     else low = middle;
   }
 }
 
-/** The number halfway between the two. Null: there is none. */
+/** The number halfway between the two. Null: no number lies between them. */
 function half(low: Cursor, high: Cursor): Cursor | null {
   const middle = parseCursor(String((BigInt(low) + BigInt(high)) / 2n));
   return middle === undefined || middle === low ? null : middle;

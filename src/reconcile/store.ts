@@ -1,4 +1,4 @@
-// The SQL of reconciliation: where it stands, and its gaps. Events go into the store through the ingest, not through this.
+// The SQL of reconciliation: where it stands, and its gaps. Only the ingest writes events.
 import { stateOf, type Database, type Sql, type Values } from '../store/sql.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
@@ -29,7 +29,7 @@ export function beginAt(db: Database, cursor: Cursor): Promise<void> {
   });
 }
 
-/** Where the overlap begins: below the events received since `since`. Null: at the beginning. Undefined: there are none. */
+/** Where the overlap begins: below events received since `since`. Null: at the beginning. Undefined: no such events. */
 export function behindOf(db: Database, watermark: Cursor, since: number): Promise<Cursor | null | undefined> {
   return db.read(async (tx) => {
     const recent = `select cast(min(c) as text) as v from (select cursor as c, received_at as at from events
@@ -64,7 +64,7 @@ export function middleStored(db: Database, low: Cursor, high: Cursor): Promise<C
   );
 }
 
-/** Adds a gap from `after` to `upTo`, where replay goes on, or ends the open gap there. Null: its end is not known yet. */
+/** Adds a gap from `after` to `upTo`, or sets the missing end of the last gap. `upTo` null: its end is unknown. */
 export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | null, reason: string): Promise<void> {
   return db.write(async (tx) => {
     const isKnown = (await tx.get('select 1 from gaps where up_to is null limit 1')) !== undefined;
@@ -77,7 +77,7 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
   });
 }
 
-/** Closes the gap that begins at `from`, and those from there up to `to`. */
+/** Closes the gap that begins at `from`, and the gaps that lie between `from` and `to`. */
 export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | null): Promise<number> {
   return db.run(
     `update gaps set closed_at = @now where closed_at is null and up_to is not null and (after = cast(@from as bigint)
@@ -86,7 +86,7 @@ export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | 
   );
 }
 
-/** Closes gaps whose `kit.gap` event a handler has done. Resolves with such an event for each gap that has none yet. */
+/** Closes gaps whose `kit.gap` event a handler has done. Resolves with a `kit.gap` for each ended gap that has none. */
 export function untoldGaps(db: Database, now: number): Promise<Reading[]> {
   return db.write(async (tx) => {
     await tx.run(

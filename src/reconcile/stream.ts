@@ -16,7 +16,7 @@ import type { IngestStore } from '../store/store.ts';
 const WAIT_MS = { first: 1_000, most: 30_000 };
 /** A connection that is silent for this long is closed: the service sends a ping every 25 s. */
 const SILENT_MS = 60_000;
-/** A minute more than the service keeps a connection open. */
+/** A minute longer than the service keeps a connection open. */
 const LONGEST_MS = 3_660_000;
 
 export function startStream(ingest: IngestStore, log: Logger, exchange: Exchange): Loop {
@@ -24,7 +24,7 @@ export function startStream(ingest: IngestStore, log: Logger, exchange: Exchange
   let failures = 0;
   let after: Cursor | null = null;
 
-  /** One connection. Returns the milliseconds until the next. */
+  /** One connection. Returns the milliseconds until the next one. */
   async function step(): Promise<number> {
     try {
       await connect();

@@ -1,5 +1,5 @@
 // One attempt: a handler runs on a claimed task. Whatever the handler does becomes an outcome, unless it ends the process.
-// Once the attempt is over, its `ctx` commits nothing and calls nobody.
+// Once the attempt is over, its `ctx` commits nothing and makes no calls.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { loggable } from '../base/errors.ts';
@@ -17,7 +17,7 @@ export interface AttemptOptions extends ContextOptions {
 export interface Attempt {
   /** Null: the attempt does not count, and the task waits again. Never rejects. */
   done: Promise<Outcome | null>;
-  /** Called when the kit stops: aborts the handler's signal. If the attempt fails after this, it does not count. */
+  /** Called when the kit stops: aborts the handler's signal. A failure after this does not count. */
   drain(): void;
   /** Ends the attempt now. It does not count. */
   abandon(): void;
@@ -29,7 +29,7 @@ export function startAttempt(options: AttemptOptions): Attempt {
   const context = new AttemptContext(options);
   let draining = false;
 
-  /** Runs in the scope, because it calls the handler's listeners on the signal. */
+  /** Runs in the scope, because an abort calls the handler's listeners on the signal. */
   const end = (reason: string, isOver: boolean): void => scopes.run(scope, () => context.end(reason, isOver));
 
   async function run(): Promise<Outcome | null> {
@@ -45,7 +45,7 @@ export function startAttempt(options: AttemptOptions): Attempt {
     end('the attempt has ended', true);
     if (context.completing && !context.completed) {
       await context.completing;
-      // Node reports unawaited rejections before this resolves.
+      // Node reports unawaited rejections while this waits.
       await immediate();
     }
     scope.close();
@@ -70,12 +70,12 @@ export function startAttempt(options: AttemptOptions): Attempt {
 }
 
 const WORDS = {
-  again: 'failed, and will be tried again: see npx kit explain',
-  dead: 'a dead letter: see npx kit explain',
+  again: 'the attempt failed, and the task will be tried again: see npx kit explain',
+  dead: 'the task is a dead letter: see npx kit explain',
   completed: 'failed after ctx.complete; the task stays done',
 };
 
-/** Logs failures only, without the error's message, because it may quote a sender's text. */
+/** Logs failures only, without the error's message, which may quote a sender's text. */
 function logEnd(options: AttemptOptions, outcome: Outcome | null, failure: Scope['failure']): void {
   const { log, throttle, handler, event, task } = options;
   if (!outcome || outcome.as === 'done' || outcome.as === 'skipped') return;

@@ -32,7 +32,7 @@ export class AttemptContext implements Context {
   completing: Promise<unknown> | undefined;
   readonly #options: ContextOptions;
   readonly #task: { event: number; handler: number };
-  /** True: the attempt is over. The next attempt of this task may already hold the same lane. */
+  /** True: the attempt is over. Its claim may still hold, for the next task of the chain. */
   #over = false;
   /** Why the signal is aborted. */
   #ended: string | undefined;
@@ -96,7 +96,7 @@ export class AttemptContext implements Context {
 
   async complete(work: Work): Promise<void> {
     const ended = Promise.withResolvers<void>();
-    // Not the promise of this call: awaiting that would hide that the handler forgot its `await`.
+    // Waits for `ended`, not for the promise of this call: Node reports that one if the handler forgot its `await`.
     this.completing = Promise.all([this.completing, ended.promise]);
     try {
       this.#check();

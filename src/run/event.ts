@@ -1,4 +1,4 @@
-// An event as handlers get it, and its lane. The event is plain frozen JSON. Its data are parsed once for all handlers.
+// An event as handlers get it, and its lane. The event is frozen, because all handlers share it.
 import { iso } from '../base/clock.ts';
 import { describe, orUndefined } from '../base/errors.ts';
 import type { KitEvent } from '../kit.ts';
@@ -12,31 +12,31 @@ export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' 
   key: string;
   /** Null: the event was erased. */
   event: KitEvent | null;
-  /** Where the data do not fit their type in src/events.ts; the event then holds them as they came. Null: they fit. */
+  /** Why the data do not fit their type in src/events.ts; the event then holds them as they came. Null: they fit. */
   mismatch: string | null;
   /** Session and conversation are read from the data, because only the data are the same in webhook and replay. */
   session: string | null;
   conversation: string | null;
 }
 
-/** `events`: how many stay parsed, about as many as arrive within the window. `characters`: longer bodies do not stay. */
+/** `events`: how many parsed events are kept at most. `characters`: an event with a longer body is not kept. */
 const KEPT = { events: 2_048, characters: 4_096 };
 
 export type EventCache = ReturnType<typeof createEventCache>;
 
 /**
- * Keeps parsed events from fan-out until their attempts, so that each body is read and parsed once. Each `read` is for one
- * `take`. After the last one the event is forgotten, because the garbage collector copies all that is kept.
+ * Keeps parsed events from fan-out until their attempts, so that each body is read and parsed once. Each `read` allows
+ * one `take`. After the last `take` the event is forgotten, because the garbage collector copies all that is kept.
  */
 export function createEventCache() {
   // An event's slot is `seq` modulo the number of slots. A map would have to search for its oldest entry.
   const kept: ({ seq: number; event: ReadEvent; takers: number } | undefined)[] = [];
-  let erased = 0;
+  let erasedBefore = 0;
   return {
-    /** Forgets all if more events than `erased` have been erased by now. */
-    forget(now: number): void {
-      if (now > erased) kept.length = 0;
-      erased = now;
+    /** `erased`: how many events were ever erased. If the number has grown, all that is kept is forgotten. */
+    forget(erased: number): void {
+      if (erased > erasedBefore) kept.length = 0;
+      erasedBefore = erased;
     },
     take(seq: number): ReadEvent | undefined {
       const known = kept[seq % KEPT.events];

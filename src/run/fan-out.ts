@@ -1,5 +1,5 @@
 // Finds the handlers that want an event, and their lanes. The user's functions are called before a turn, outside of every
-// transaction. If one throws or hangs on an event, this task becomes a dead letter, and no other is held up.
+// transaction. If one throws or hangs, the task of this event becomes a dead letter, and no other task is held up.
 import { describe } from '../base/errors.ts';
 import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
 import { laneOf } from './event.ts';
@@ -8,10 +8,10 @@ import { wants, type Loaded } from './load.ts';
 import type { PoolOptions } from './pool.ts';
 import { Scope } from './stray.ts';
 
-/** `page`: for all events of a page. If they take longer, they are tried alone: `event` for each, `alone` for all. */
+/** `page`: for a whole page. If it takes longer, events are tried one by one: at most `event` each, `alone` in all. */
 const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
 
-/** `upTo`: the page took too long, so it ends with this event. Null: it is whole. */
+/** `upTo`: the last planned event, if planning the page took too long. Null: the whole page is planned. */
 interface Plan {
   /** A list for each handler, in the order in which they were asked. */
   tasks: NewTask[][];
@@ -19,7 +19,7 @@ interface Plan {
 }
 
 type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'> & {
-  /** True: the process before this one died, maybe because a schema in src/events.ts hung. Schemas then have a limit too. */
+  /** True: this process is a restart, maybe because a schema in src/events.ts hung. Schemas then have a limit too. */
   careful: boolean;
 };
 
@@ -30,7 +30,7 @@ export class Planner {
     this.#options = options;
   }
 
-  /** Finds the tasks for what a look shows. Handlers at the same position share a page. */
+  /** Finds the tasks for the events in `look`. Handlers at the same position share a page. */
   fanOut(look: Look): FanOut[] {
     return [...look.pages].flatMap(([from, { events, upTo }]) => {
       const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));
@@ -39,7 +39,7 @@ export class Planner {
     });
   }
 
-  /** Finds the tasks of a rerun for one handler, and how many events it came to. Leaves out where the lane function fails. */
+  /** A handler's tasks of a rerun, without those whose lane function fails. `passed`: how many events were tried. */
   again(handler: number, events: StoredEvent[]): { tasks: NewTask[]; passed: number } {
     const { tasks, upTo } = this.#plan([handler], events);
     const passed = upTo === null ? events.length : events.findIndex(({ seq }) => seq === upTo) + 1;
@@ -71,7 +71,7 @@ export class Planner {
     return { tasks, upTo: null };
   }
 
-  /** One scope for all events, because a scope costs as much as finding a lane. */
+  /** All events share one scope, because a scope costs as much as finding a lane. */
   #tasksOf(id: number, events: StoredEvent[]): NewTask[] {
     const handler = this.#options.handlers.get(id);
     if (!handler) return [];

@@ -27,7 +27,7 @@ export type Loaded = Omit<Required<Handler>, 'on' | 'retry' | 'maxAgeMs' | 'rate
 export interface LoadOptions {
   /** Whether the kit has an API key. Without one, strict order is refused. */
   replay: boolean;
-  /** By the path of a file: how it ended a process. */
+  /** Files to leave out, by path: how each one ended `run`. */
   without: Record<string, string>;
   scopes: AsyncLocalStorage<Scope>;
   /** Awaited before each file is loaded. */
@@ -96,7 +96,7 @@ export async function loadHandlers(folder: string, options: LoadOptions) {
   }
   const files = paths.map((file): HandlerFile => {
     const own = handlers.find((handler) => handler.file === file)?.name;
-    // A file with a fault goes by its file's name. If a loaded handler has that name, the extension is kept.
+    // A file with a fault is named without its extension. If a loaded handler has that name, the extension is kept.
     const free = handlers.some(({ name }) => name === nameOf(file)) ? basename(file) : nameOf(file);
     return { file, name: own ?? free, fault: faults.get(file) ?? null };
   });

@@ -1,4 +1,4 @@
-// The process that runs handlers: loads their files, takes over from its predecessor, and takes turns until it is stopped.
+// The process that runs handlers: loads their files, takes over from its predecessor, and works in turns until stopped.
 // In a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { url as inspectorUrl } from 'node:inspector';
@@ -18,9 +18,9 @@ import { Runner } from './runner.ts';
 import { setUp } from './setup.ts';
 import { traceErrors, type Scope } from './stray.ts';
 
-/** A process for suspects ends after this time without a suspect. It waits, because after one death more often follow. */
+/** A process for suspects ends after this time without a suspect. It waits, because often more deaths follow. */
 const IDLE_MS = 15_000;
-/** At a stop, running attempts get this long. The main process waits a little longer. */
+/** At a stop, running attempts get this long. It must be below STOP_MS in processes/processes.ts. */
 const DRAIN_MS = 7_500;
 
 let suspects = 0;
@@ -46,7 +46,7 @@ const { store, db } = await openStore(config, args);
 const reruns = createReruns(db, clock);
 const { boot, ...judged } = await store.work.begin(args.role, args.restart);
 if (judged.suspects > 0)
-  log.warn(judged, 'tasks that ran when their process died run again, each in a process of its own');
+  log.warn(judged, 'tasks were running when their process died: those that are not dead letters run again, each alone');
 const ids = await register();
 const { API_KEY: apiKey, API_BASE_URL: baseUrl } = config;
 const paid = config.PAID_OPERATIONS === 'allow';

@@ -9,7 +9,7 @@ const LONGEST_DELAY_MS = 86_400_000;
 
 type Retry = Loaded['retry'];
 
-/** The number of the attempt, from 1. A death spends no attempt, but the attempt after it gets a new number. */
+/** The number of the attempt, from 1. Deaths spend no attempts, but after the first death the number is one higher. */
 export const attemptOf = ({ attempts, crashes }: Claimed): number => attempts + 1 + (crashes > 0 ? 1 : 0);
 
 /** Milliseconds: exponential, with jitter so that tasks that failed together spread out. `random` is from 0 to 1. */
@@ -26,10 +26,11 @@ export function beforeRun({ event }: Claimed, handler: Loaded, read: ReadEvent, 
   return stale === null ? null : { event, as: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
 }
 
-/** Why the event is stale, or null. An event without a time was new when it was received, unless it was replayed. */
+/** Why the event is stale, or null. */
 function staleness({ origin, createdAt, receivedAt }: ReadEvent, maxAgeMs: number | null, now: number): string | null {
   if (maxAgeMs === null) return null;
   const isRecovered = origin === 'replay' || origin === 'stream';
+  // An event without a time counts as new when it was received, unless it came by replay or the stream.
   if (createdAt === null && isRecovered) return 'stale: of unknown age, from replay or the stream';
   const age = now - (createdAt ?? receivedAt);
   const seconds = (ms: number): string => `${Math.round(ms / 1_000)} s`;
@@ -40,7 +41,6 @@ export interface Thrown {
   task: Claimed;
   handler: Loaded;
   now: number;
-  /** True: the kit stops. */
   draining: boolean;
 }
 

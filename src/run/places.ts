@@ -6,7 +6,7 @@ export interface Load {
   running: number;
   /** Tasks that are claimed and have not ended. */
   claimed: number;
-  /** How long its attempts take, ms. Null: unknown. */
+  /** Mean duration of its attempts, in milliseconds. Null: unknown. */
   meanMs: number | null;
 }
 
@@ -21,7 +21,7 @@ export function chainOf({ meanMs }: Load): number {
   return meanMs === null ? 1 : Math.max(1, Math.min(CHAIN, Math.floor(CHAIN_MS / Math.max(meanMs, 0.01))));
 }
 
-/** Places that this handler may take. One place is kept for each other handler that has none, but at most half of all. */
+/** Places that this handler may take. One is kept for each other handler that has none, up to half of all places. */
 export function freeFor(load: Load, loads: Load[], places: number): number {
   const taken = loads.reduce((sum, { running }) => sum + running, 0);
   const idle = loads.filter((other) => other !== load && other.running === 0).length;

@@ -11,7 +11,7 @@ import { CHAIN_MS, chainOf, freeFor, roomFor, type Load } from './places.ts';
 
 /** A claimed chain that has not begun after this time is given back. */
 const UNBEGUN_MS = 1_000;
-/** The weight of one attempt in the mean time of its handler. */
+/** The weight of the newest attempt in `meanMs`. */
 const WEIGHT = 1 / 8;
 const MINUTE_MS = 60_000;
 
@@ -24,9 +24,9 @@ export interface PoolOptions extends Omit<AttemptOptions, 'claim' | 'task' | 'ev
   /** True: runs only tasks whose process died, one at a time. */
   suspects: boolean;
   cache: EventCache;
-  /** A chain of this handler begins. */
+  /** Called when a chain of this handler begins. */
   onBegin?: (handler: Loaded) => void;
-  /** A chain has ended. */
+  /** Called when a chain has ended. */
   onFree: () => void;
 }
 
@@ -76,7 +76,7 @@ export class Pool {
     this.#fill();
   }
 
-  /** What has ended since the last turn. Chains that could not begin are given back. */
+  /** What has ended since the last turn. Chains that could not begin in time are given back. */
   takeEnded(): Ended[] {
     for (const worker of this.#loads) {
       const { yes: late = [], no = [] } = Object.groupBy(worker.queue, ({ since }) =>
@@ -90,7 +90,7 @@ export class Pool {
     return taken;
   }
 
-  /** Called if a turn could not write this list. */
+  /** Call it if a turn could not write this list. */
   putBack(list: Ended[]): void {
     for (const { claim, outcomes, free } of list) {
       const known = this.#endedOf(claim);
@@ -174,7 +174,7 @@ export class Pool {
     this.#active.delete(attempt);
     const ms = this.#now() - began;
     const about = { handler: worker.handler.name, key: event.key, type: event.event?.type, origin: event.origin };
-    const how = { attempt: attemptOf(task), outcome: outcome?.as ?? 'gone back', ms: Math.round(ms) };
+    const how = { attempt: attemptOf(task), outcome: outcome?.as ?? 'waits again', ms: Math.round(ms) };
     this.#options.log.debug({ ...about, ...how }, 'an attempt has ended');
     worker.meanMs = worker.meanMs === null ? ms : worker.meanMs + WEIGHT * (ms - worker.meanMs);
     return outcome;

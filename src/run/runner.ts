@@ -1,5 +1,5 @@
-// Takes turns: looks at the store, asks the handlers' functions, and lets one transaction settle, fan out and claim. The
-// claimed chains then run, each in a place.
+// Works in turns: looks at the store, asks the handlers' functions, and lets one transaction settle, fan out and claim.
+// The claimed chains then run, each in a place.
 import { createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { StoreError } from '../store/store.ts';
@@ -8,9 +8,9 @@ import { createEventCache } from './event.ts';
 import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
-/** The pause between turns grows with the tasks of the last one: deliveries need the lock, full turns cost less per task. */
+/** The pause after a turn grows with its tasks: deliveries need the lock, and a full turn costs less per task. */
 const PACE = { leastMs: 1, taskMs: 0.3, mostMs: 25 };
-/** Poll this often: commands and other processes do not wake us. */
+/** The longest wait between two turns, because commands do not wake this process. */
 const IDLE_MS = 1_000;
 /** The pause after a fault of the store that may pass. */
 const FAULT_MS = 500;
@@ -21,7 +21,7 @@ export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
   boot: number;
   careful: boolean;
   windowMs: number;
-  /** After each turn. */
+  /** Called after each turn. */
   onTurn?: (result: TurnResult) => void;
 }
 
@@ -88,7 +88,7 @@ export class Runner {
 
   async #turn(ended: Ended[]): Promise<TurnResult> {
     const { store, boot, suspects, handlers, log } = this.#options;
-    // A process for suspects takes up no events.
+    // A process for suspects takes up no new events.
     const look = await store.look(suspects || this.#draining ? [] : [...handlers.keys()]);
     const fanOut = this.#planner.fanOut(look);
     const claim = this.#claim;

@@ -10,7 +10,7 @@ import { Scope } from './stray.ts';
 
 type Step = Extract<Required<Handler>['setup'], readonly unknown[]>[number];
 
-/** A step that changes large tables is one statement, which may block the process for this long. */
+/** A step that changes a large table may be one statement, which may block the process for this long. */
 const LONGEST_STEP_MS = 600_000;
 /** White space does not count. Stores hold these digests, so this function must never change. */
 export const digestOf = (step: Step): string => hash('sha256', String(step).replaceAll(/\s+/g, ' ').trim());

@@ -4,6 +4,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
+import { StoreError } from '../store/store.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import { ConfigError } from '../config.ts';
 
@@ -69,7 +70,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
   function give(error: unknown, scope: Scope | undefined): void {
     if (scope?.fail(error)) return;
     const words = scope
-      ? 'a handler left work behind that failed after its end: await every promise, clear every timer'
+      ? 'work that a handler left behind has failed: await every promise, clear every timer'
       : 'a rejection is unhandled: await every promise';
     if (throttle(scope?.about.handler ?? '')) log.error({ ...scope?.about, ...loggable(error, scope?.file) }, words);
   }
@@ -79,7 +80,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
     const scope = scopes.getStore();
     if (scope) return give(error, scope);
     log.fatal(loggable(error), error instanceof ConfigError ? error.message : 'an uncaught error ends this process');
-    process.exit(EXIT.failed);
+    process.exit(error instanceof StoreError ? EXIT.unreachable : EXIT.failed);
   });
 
   for (const name of ['exit', 'abort', 'reallyExit'] as const) {
@@ -92,7 +93,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
       throw error;
     });
   }
-  // So that `import { exit } from 'node:process'` gets the guarded function too.
+  // With this, `import { exit } from 'node:process'` gets the guarded function too.
   syncBuiltinESMExports();
   // A handler that replaced a method of these would change the kit and every other handler.
   for (const shared of [JSON, Date, Math, Promise, Object, Array, Map, Set, Number, String, Buffer, process.hrtime])

@@ -1,5 +1,5 @@
-// The error of every call (contract 7): what failed, and whether a retry helps or harms. Its message shows no text of the
-// service, which may change, and no body, phone number or key.
+// The error of every call (contract 7): what failed, and whether a retry helps or harms. The message quotes no text of
+// the service, because such texts may change, and no body, phone number or key.
 import { z } from 'zod';
 import { orUndefined } from '../base/errors.ts';
 import { REQUEST_ID } from '../wire/headers.ts';
@@ -45,7 +45,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** What errors need to know about a request. */
+/** The facts of a request that its errors need. */
 export interface Asked {
   /** The request's name in errors. */
   what: string;
@@ -54,7 +54,7 @@ export interface Asked {
   signal?: AbortSignal | undefined;
 }
 
-/** A field of another shape could hold any text, so it is ignored. */
+/** A field of an error that does not match its shape is ignored, because it could hold any text. */
 const WORD = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/);
 const ID = z.string().regex(/^[\w.:-]{1,100}$/);
 const envelope = z.object({
@@ -64,7 +64,7 @@ const envelope = z.object({
 /** The error of an answer other than 2xx (contract 7.1). */
 export function errorOf({ what, safe }: Asked, { status, headers }: Response, text: string): ServiceError {
   const told = envelope.safeParse(orUndefined(() => JSON.parse(text) as unknown)).data?.error;
-  // An answer without an envelope comes from a proxy.
+  // An answer without the error envelope comes from a proxy, so the status decides.
   const code = told?.code ?? (status === 429 ? 'RATE_LIMITED' : status >= 500 ? 'UNAVAILABLE' : 'unreadable');
   const reason = told?.reason ?? null;
   const remedy = status < 400 ? ': API_BASE_URL redirects, so set it to the new address' : '';

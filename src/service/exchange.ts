@@ -1,5 +1,5 @@
-// Makes one request to the service and reads its answer (contract 4.1, 5.1): sends the key, limits time and size, follows
-// no redirects, and throws ServiceError. pace.ts decides when requests are made, and service.ts what they ask for.
+// Makes one request to the service (contract 4.1, 5.1): sends the key, follows no redirects, refuses answers that are
+// too large, and throws ServiceError. The caller decides what is asked, when, and for how long (`limitMs`).
 import { isObject, parseJsonText } from '../wire/json.ts';
 import { errorOf, failureOf, unreadable, type Asked } from './errors.ts';
 
@@ -28,7 +28,7 @@ export type Exchange = <Result>(ask: Ask, read: Read<Result>) => Promise<Result>
 
 /** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
 const MOST_BYTES = 64 * 1024 * 1024;
-/** The `reason` of the error when an answer is larger. */
+/** The `reason` of the error if an answer is larger than MOST_BYTES. */
 export const TOO_LARGE = 'ANSWER_TOO_LARGE';
 
 export function createExchange({ baseUrl = '', apiKey, fetch = globalThis.fetch }: Access): Exchange {
@@ -59,7 +59,7 @@ export function createExchange({ baseUrl = '', apiKey, fetch = globalThis.fetch 
   };
 }
 
-/** The same answer, but reading a body that is too large throws. */
+/** The same answer, but reading more than MOST_BYTES of its body throws. */
 function limited(response: Response, ask: Ask): Response {
   let bytes = 0;
   const counting = new TransformStream<Uint8Array, Uint8Array>({

@@ -1,12 +1,12 @@
 // Decides when a call is made and retried (contract 7.2, 8). A call waits until the rate limits allow it. A call that only
-// reads is retried if that can help. If a wait exceeds the time left, the call fails: RATE_LIMITED, or its last error.
+// reads is retried if that can help. If no time is left for a wait, the call fails: RATE_LIMITED, or its last error.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call. `rpc` also counts all others, like the limit of a key (contract 5.6). */
+  /** The rate limit that counts the call. `rpc` counts quotes and media too, as the service does (contract 5.6). */
   limit: 'rpc' | 'quotes' | 'media';
   /** True if the call may be retried after a failure. */
   safe: boolean;
@@ -15,7 +15,7 @@ export interface Pacing {
   signal: AbortSignal;
 }
 
-/** `attempt` gets the milliseconds that are left. */
+/** `attempt` is called with the milliseconds that are left of `withinMs`. */
 export type Pace = <Result>(pacing: Pacing, attempt: (leftMs: number) => Promise<Result>) => Promise<Result>;
 export type Pause = (ms: number, signal: AbortSignal) => Promise<unknown>;
 
@@ -26,7 +26,7 @@ export function retryWait(failures: number, random = Math.random()): number {
   return Math.round(Math.min(MINUTE_MS, 1_000 * 2 ** Math.min(failures, 10)) * random);
 }
 
-/** At most this many calls in any 60 seconds: a fifth at once, the rest evenly spaced. Each also counts against `within`. */
+/** At most this many calls in any 60 seconds: a fifth at once, the rest evenly spaced. `within` counts them too. */
 export function createBudget(callsPerMinute: number, clock: Clock, within?: { take: () => number }) {
   const atOnce = Math.max(1, Math.floor(callsPerMinute / 5));
   const apartMs = MINUTE_MS / Math.max(1, callsPerMinute - atOnce);

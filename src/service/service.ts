@@ -9,11 +9,11 @@ type List = AsyncGenerator<Plain, void, void>;
 
 /** Every method throws ServiceError. Answers come as the service gives them: fields may be missing. */
 export interface Service {
-  /** POST /rpc/<operation> (contract 4.1). Only List…, Get… and ReplayEvents are retried if that helps. */
+  /** POST /rpc/<operation> (contract 4.1). Only List…, Get… and ReplayEvents are retried if that can help. */
   call(operation: string, request: Plain, options?: CallOptions): Promise<Plain>;
   /** The answers of a list (contract 4.5), page after page. An operation without pages is called once. */
   pages(operation: string, request: Plain, options?: CallOptions): List;
-  /** The items of all pages. Each answer must have one array: it holds the items. */
+  /** The items of all pages. An answer may have only one array, which holds the items. */
   items(operation: string, request: Plain, options?: CallOptions): List;
   /**
    * The price of an operation with exactly this request. The contract shows neither the body of POST /billing/quotes nor
@@ -34,9 +34,9 @@ export interface Service {
 }
 
 export interface WaitOptions {
-  /** Aborts the call, also while it waits. The signal of the attempt, `ctx.signal`, always does. */
+  /** Aborts the call, also while it waits. `ctx.signal` of the attempt always aborts it too. */
   signal?: AbortSignal;
-  /** Milliseconds for waiting, calling and retrying together. Default: 24 000. */
+  /** Milliseconds for waits, calls and retries. The last call may take 5 s longer, 5 min for media. Default: 24 000. */
   withinMs?: number;
 }
 
@@ -58,7 +58,7 @@ export interface ServiceOptions extends Access {
 /** The one operation that costs money without a quote. Any other costs money if it has a quote. */
 const PAID = 'ResumeCampaign';
 const MOST_PER_PAGE = 200;
-/** The default of `withinMs`. Together with SLACK_MS it is less than the default `timeoutMs` of a handler. */
+/** The default of `withinMs`. WITHIN_MS plus SLACK_MS is less than the default `timeoutMs` of a handler (30 s). */
 const WITHIN_MS = 24_000;
 /** The longest deadline of an operation (contract 4.1). */
 const DEADLINE_MS = 30_000;
@@ -69,7 +69,7 @@ const MINUTES_5_MS = 300_000;
 interface Call extends Pick<Ask, 'what' | 'path' | 'safe'>, Pick<Pacing, 'limit'> {
   costs?: boolean;
   body?: (deadlineMs: number) => object;
-  /** Default: the deadline of the call and SLACK_MS. */
+  /** Default: the deadline of the call plus SLACK_MS. */
   limitMs?: number;
 }
 
@@ -113,7 +113,7 @@ class Client implements Service {
 
   async quote(operation: string, request: Plain, options: WaitOptions = {}) {
     const what = 'POST /billing/quotes';
-    // Safe: a second request for a price costs nothing.
+    // The request may be retried (`safe`), because a second request for a price costs nothing.
     const route = { what, path: '/billing/quotes', limit: 'quotes', safe: true } as const;
     const answer = await this.#make({ ...route, body: () => ({ operation, request }) }, options, readObject);
     const { quoteId, quote_id, id } = { ...answer, ...(answer['quote'] as Plain | undefined) };
@@ -139,7 +139,7 @@ function nextOf(request: Plain, { next_cursor: cursor, page }: Plain): Plain | u
   if (cursor !== undefined || request['cursor'] !== undefined)
     return cursor ? { limit: MOST_PER_PAGE, ...request, cursor } : undefined;
   const { page: shown, has_next_page: hasNext } = (page ?? {}) as Plain;
-  // Counts from the page number in the answer: if the service ignores the number in the request, `pages` sees a page twice.
+  // Counts from the page number in the answer. If the service ignores the number that was asked for, `pages` throws.
   const pagination = { ...(request['pagination'] as Plain | undefined), page: Number(shown) + 1 };
   return hasNext === true ? { ...request, pagination } : undefined;
 }
@@ -148,7 +148,7 @@ function unclear(what: string, words: string): ServiceError {
   return new ServiceError({ code: 'unreadable', status: 200, message: `${what}: ${words}` });
 }
 
-/** Makes the client of an attempt. The signal `ends` aborts its calls. */
+/** Returns a function that makes the client of an attempt. The signal `ends` aborts the client's calls. */
 export function createService(options: ServiceOptions): (ends: AbortSignal) => Service {
   const { paid, callsPerMinute, clock, pause, ...access } = options;
   const exchange = createExchange(access);

@@ -15,7 +15,7 @@ import type { Env } from '../config.ts';
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 /** `pragma application_id` of a store that a sandbox has made. */
 const MARK = 0x6b_69_74_64;
-/** Reading is tried again after this time, this often. */
+/** A read that fails is tried again after this time, and at most this many times in all. */
 const [AGAIN_MS, TRIES] = [100, 30];
 
 export interface SandboxOptions {
@@ -26,7 +26,7 @@ export interface SandboxOptions {
   /** The OPS_TOKEN. */
   token?: string;
   onLine: (line: string) => void;
-  /** The kit has ended by itself. */
+  /** Called when the kit has ended without a call of `stop`. */
   onEnd?: (code: number | null) => void;
 }
 
@@ -52,7 +52,7 @@ export async function createSandbox({ cwd, store, token, onLine, onEnd }: Sandbo
     onLine(line);
   }
 
-  /** Waits until the main process has ended. Its children hold the same pipes, so they have ended, too. */
+  /** Waits for `close`. It comes when the main process and its children have ended, because all hold the same pipes. */
   async function end(child: ChildProcess): Promise<void> {
     const [code] = (await once(child, 'close')) as [number | null];
     [main, takesSignals] = [undefined, false];
@@ -73,7 +73,7 @@ export async function createSandbox({ cwd, store, token, onLine, onEnd }: Sandbo
       for (const input of [child.stdout, child.stderr]) if (input) createInterface({ input }).on('line', hear);
       closed = end(child);
     },
-    /** Reloads handlers and variables. False: the kit is not up. */
+    /** Reloads the handlers. False: the kit is not ready for that. */
     reload: (): boolean => takesSignals && main?.kill('SIGHUP') === true,
     read: createReader(opsUrl, token),
     /** Stops the kit. Processes that have not ended within the limit are killed. */
@@ -88,7 +88,7 @@ export async function createSandbox({ cwd, store, token, onLine, onEnd }: Sandbo
   };
 }
 
-/** Reads the result of an operation. Tries for seconds, because the ops port opens a moment after the public one. */
+/** Reads the result of an operation. Tries for about 3 s, because the ops port opens a moment after the public one. */
 function createReader(opsUrl: string, token: string | undefined) {
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
   return async (name: string, args: Record<string, string> = {}): Promise<unknown> => {
@@ -110,7 +110,7 @@ function takeStore(file: string): void {
   if (isNew) db.pragma(`application_id = ${MARK}`);
   const isOurs = db.pragma('application_id', { simple: true }) === MARK;
   db.close();
-  if (!isOurs) throw new Error(`${file} is the store of another kit, and stays as it is: name another file`);
+  if (!isOurs) throw new Error(`${file} is the store of another kit, and is left unchanged: choose another file`);
 }
 
 /** The first free port of this machine, from `from` on. 0: the system chooses. */

@@ -2,11 +2,11 @@
 import { z } from 'zod';
 import { define, integer, orElse, type EventType, type Named } from '../base/define-event.ts';
 
-/** The error that src/events.ts throws. Its types are then unknown: deliveries are taken, handlers wait for a correction. */
+/** What src/events.ts threw while it was loaded. Then deliveries are still taken, but every handler is left out. */
 export let typesFault: unknown;
 const none = (error: unknown) => ((typesFault = error), {} as typeof import('../events.ts'));
 const { eventTypes: yours } = await import('../events.ts').catch(none);
-if (!yours) typesFault ??= new Error('src/events.ts exports no eventTypes: put them back');
+if (!yours) typesFault ??= new Error('src/events.ts exports no eventTypes: put this export back');
 
 const eventTypes = {
   ...yours,
@@ -25,7 +25,7 @@ const eventTypes = {
       gap: integer(),
       /** The last cursor before the gap. */
       after: z.string(),
-      /** The first cursor after the gap. Null: unknown. */
+      /** The cursor after which events can be replayed again. Null: unknown. */
       upTo: z.string().nullable(),
       /** Why the events cannot be fetched. */
       reason: z.string(),

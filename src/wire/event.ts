@@ -1,5 +1,5 @@
 // Turns bytes into an event, or into the reason why they are unreadable. All origins are read alike, so that an event
-// does not depend on how it arrived (contract 2.13, 6.1, 6.3). No header is used, because headers are not signed.
+// does not depend on how it arrived (contract 2.13, 6.1, 6.3). Headers about it are not signed, so they are not used.
 import { LATEST_MS } from '../base/clock.ts';
 import { orUndefined } from '../base/errors.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
@@ -50,7 +50,7 @@ export function readDelivery(body: Buffer): Reading {
   const { id, type } = envelope;
   if (!isName(id)) return unreadable(received, 'id is not 1 to 200 visible ASCII characters');
   if (!isName(type)) return unreadable(received, 'type is not 1 to 200 visible ASCII characters');
-  // Only the kit may make kit.gap: its handlers trust the data.
+  // Only the kit may make an event of the type kit.gap, because handlers of this type trust its data.
   if (type.startsWith('kit.')) return unreadable(received, OURS);
   const data = fieldsOf(envelope['data'], type);
   if (!data) return unreadable(received, 'data does not hold its type');
@@ -60,7 +60,7 @@ export function readDelivery(body: Buffer): Reading {
   return { event: { ...received, id, type, session, createdAt } };
 }
 
-/** Reads one event of ReplayEvents or of the stream: its cursor, and the text of `{ "<EventType>": { … } }`. */
+/** Reads one event of ReplayEvents or of the stream. `payload` is the text of `{ "<EventType>": { … } }`. */
 export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: string): Reading {
   const received = { origin, cursor, body: Buffer.from(payload) };
   // A lone surrogate has no bytes in UTF-8, so `body` holds another character in its place.
@@ -87,7 +87,7 @@ export function dataOf(origin: Origin, type: string, text: string): JsonObject {
   return data;
 }
 
-/** Session and time, as src/events.ts reads them from the data. Null if the function there throws. */
+/** The session and the time in the data, as src/events.ts defines them. Null: missing, or its function threw. */
 export function factsOf(type: string, data: JsonObject): { session: string | null; createdAt: number | null } {
   const known = typeOf(type);
   return {
@@ -113,7 +113,7 @@ function readCursor(value: Json | undefined): Cursor | null | undefined {
   return parseCursor(typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : value);
 }
 
-/** Null unless every store can keep the text as it is: without NULs and lone surrogates. */
+/** Null unless it has 1 to 200 characters that every store can keep: no NUL and no lone surrogate. */
 function readSession(value: unknown): string | null {
   return typeof value === 'string' && /^[^\0]{1,200}$/s.test(value) && value.isWellFormed() ? value : null;
 }

@@ -1,4 +1,4 @@
-// Every header name of the contract, defined once (6.1, 6.3, 7.1).
+// Every header name of the contract (6.1, 6.3, 7.1), defined once.
 
 /** The names of a delivery's headers, without WEBHOOK_HEADER_PREFIX. */
 export const DELIVERY = {

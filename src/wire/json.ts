@@ -12,7 +12,7 @@ export type Parsed = { ok: true; value: Json } | Refused;
 
 const DEEPEST = 64;
 /**
- * Maximum number of keys and list items together, because parsing time depends on their number and not on their length.
+ * Maximum number of commas and colons outside of strings, because parsing time depends on it more than on the length.
  * The longest list of the contract has 10,000 phones (4.2), and a media file is one string.
  */
 const MOST = 50_000;
@@ -43,7 +43,7 @@ const BACKSLASH = 0x5c;
 const BETWEEN = /[^"[\]{},:]+/y;
 const NOT_JSON: Refused = { ok: false, reason: 'not JSON' };
 
-/** Finds a reason to refuse the text before it is parsed. It stops at the first reason, so MOST limits its steps. */
+/** Finds a reason to refuse the text before it is parsed. Stops at the first reason, so MOST limits the steps. */
 function survey(text: string): Refused | undefined {
   let open = 0;
   let parts = 0;
@@ -56,7 +56,7 @@ function survey(text: string): Refused | undefined {
       i = endOfString(text, i + 1);
       ended = true;
     } else if (code === COLON || code === COMMA) {
-      if (++parts > MOST) return { ok: false, reason: `more than ${MOST} keys and items` };
+      if (++parts > MOST) return { ok: false, reason: `more than ${MOST} commas and colons` };
       ended = false;
     } else if (code === 0x7b || code === 0x5b) {
       if (ended) return NOT_JSON;

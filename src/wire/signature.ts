@@ -1,16 +1,16 @@
 // The service's signature over a delivery (contract 6.3): hex of HMAC-SHA256 over `<timestamp>.<raw body>`. The key is
-// the whole `whsec_…` text. Each signature has the prefix `v1=`; after a rotation the service sends several. Only the
-// timestamp and the body are signed.
+// the whole `whsec_…` text. Each signature has the prefix `v1=`. For a time after a rotation, the service sends two.
+// Only the timestamp and the body are signed.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** A header with more signatures counts as unsigned. It has room for hundreds, but the service sends two at most. */
+/** A header with more signatures counts as unsigned. Hundreds would fit, but the service sends at most two. */
 const MOST = 8;
 const TIMESTAMP = /^[1-9]\d{8,11}$/;
 const VALUE = /^v1=([0-9a-f]{64})$/i;
 
 /**
- * Unix seconds, or undefined for anything but digits: a header like `1700000000.{"id":` would move the boundary between
- * timestamp and body in the signed text.
+ * Unix seconds. Undefined for anything but 9 to 12 digits: a header like `1700000000.{"id":` would move the boundary
+ * between timestamp and body in the signed text.
  */
 export function readTimestamp(header: string | undefined): number | undefined {
   return header !== undefined && TIMESTAMP.test(header) ? Number(header) : undefined;

@@ -77,5 +77,5 @@ test('it says its version, and an older Node gets a sentence and 78', async () =
   expect((await kit(world, ['--version'])).out).toMatch(/^webhook-receiver-kit \d+\.\d+\.\d+, Node v/);
   const old = "data:text/javascript,Object.defineProperty(process,'versions',{value:{node:'20.1.0'}})";
   const { code, error } = await kit(world, ['status'], {}, ['--import', old]);
-  expect([code, error]).toEqual([78, expect.stringMatching(/^This needs Node 24 or newer/)]);
+  expect([code, error]).toEqual([78, expect.stringMatching(/^npx kit needs Node 24 or newer/)]);
 });

@@ -31,13 +31,16 @@ test('a dead letter that is retried is due now, with all its attempts', async ()
   expect(await claimed(world)).toEqual(['1']);
 });
 
-test('a task in back-off that is retried does not wait for it', async () => {
+test.each([
+  [{ event: '1' }, { retried: 1 }],
+  [{ all: 'true' }, { failing: 1 }],
+])('a task in back-off that is retried by %j does not wait for it', async (which, answer) => {
   const world = await worldWith('waiting', ['A']);
   world.now += WINDOW;
   const [claim] = await world.settle();
   if (claim) await world.settle([failed(claim, world.now + 3_600_000)]);
-  await ask(world, 'retry', { handler: 'h', event: '1' });
-  expect(await claimed(world)).toEqual(['1']);
+  const failing = await ask(world, 'retry', { handler: 'h', ...which });
+  expect([failing, await claimed(world)]).toMatchObject([answer, ['1']]);
 });
 
 test('many dead letters are retried as a rerun behind live work, those of the filter alone', async () => {
@@ -120,7 +123,7 @@ test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>(
     null,
     /^--event names one task/,
   ],
-  ['a rerun of a paused handler', 'rerun', { handler: 'h', all: true }, pause, /^h is paused: npx kit resume h first/],
+  ['a rerun of a paused handler', 'rerun', { handler: 'h', all: true }, pause, /^h is paused: run npx kit resume h/],
   [
     'a retry of a broken handler',
     'retry',

@@ -15,7 +15,7 @@ const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
 
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
-  const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9 };
+  const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9, behind: 0 };
   const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0 };
   const times = { dueSince: null, heldSince: null };
   return { handlers: [{ ...file, ...counts, ...well, ...times, ...change }] };
@@ -23,7 +23,7 @@ function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
 
 function factsWith(change: Partial<Facts> = {}): Facts {
   const kit = { at: AT, pid: 1, version: '2', processes: UP };
-  const newest = { newestCursor: '9' as Cursor, newestAt: AT, newest: 9, watermark: null, floor: null };
+  const newest = { newestCursor: '9' as Cursor, newestAt: AT, watermark: null, floor: null };
   const none = { counters: {}, alarms: [], conflictAt: null, reruns: [], running: 0, gaps: [], instances: 1 };
   return { at: AT, ...newest, ...none, ...crm(), ...change, state: { kit, reconcile: IDLE, ...change.state } };
 }
@@ -43,7 +43,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'all is well, with a dead letter too',
     crm({ dead: 3, waiting: 2 }),
-    'ok: Deliveries are taken and handled: 2 tasks at work, 3 dead letters',
+    'ok: Deliveries are taken and handled: 2 tasks waiting or running, 3 dead letters',
   ],
   [
     'history is being read',
@@ -57,28 +57,28 @@ test.each<[string, Partial<Facts>, string]>([
     reconcile({ state: 'backing-off', reason: '503' }),
     'busy: History cannot be read for now: 503',
   ],
-  ['a delivery was refused', refused(1), 'warning: Deliveries are being refused, 1 in a row: none of our secrets'],
+  ['a delivery was refused', refused(1), 'warning: Deliveries are being refused, 1 in a row: no secret of'],
   [
     'none was refused since the secret was corrected',
     { state: { ...refused(3).state, since: AT + 1 } },
     'warning: 3 deliveries in a row were refused, the last one 0 s ago',
   ],
-  ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come by replay and none by webhook'],
+  ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come only by replay'],
   [
     'most became dead letters',
     crm({ dead: 9, recent: { ended: 40, dead: 5 } }),
-    'warning: crm gives up: it has 9 dead letters: npx kit tasks --handler crm --causes',
+    'warning: crm gives tasks up: it has 9 dead letters: npx kit tasks --handler crm --causes',
   ],
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 conversations'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
-  ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, and 1 task wait'],
-  ['handlers are far behind', { newest: 5_009 }, 'busy: Handlers have 5,000 events still to take up'],
+  ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, with 1 waiting task: npx kit'],
+  ['handlers are far behind', crm({ behind: 5_000 }), 'busy: A handler still has 5,000 events to take up'],
   ['a rerun goes on', { reruns: [RERUN] }, 'busy: crm gets its events again: 64 tasks so far'],
   [
     'a process died and its task runs apart',
     crm({ suspects: 1, waiting: 1 }),
-    'warning: A process has died. 1 task of crm that it was running will run again, each alone',
+    'warning: A process crashed or looped while it ran 1 task of crm. Each runs again alone',
   ],
   ['run is not up', processes({ run: 'down' }), 'busy: No handler works'],
   ['keep is not up', processes({ keep: 'down' }), 'busy: No history is read'],

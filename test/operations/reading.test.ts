@@ -73,8 +73,8 @@ test.each<[string, (world: World) => unknown, RegExp]>([
     /until the handler's file works/,
   ],
   ['the watermark', (world) => world.store.db.raw.exec('update tasks set due_at = 9e15'), /until replay has shown/],
-  ['its own process', (world) => world.store.db.raw.exec('update tasks set crashes = 4'), /for a process of its own/],
-  ['its turn', () => {}, /^is due: waits for a place or for its lane$/],
+  ['its own process', (world) => world.store.db.raw.exec('update tasks set crashes = 4'), /in a process of its own/],
+  ['its turn', () => {}, /^is due: waits for a free place, or for an earlier task of its lane$/],
 ])('explain says in words that a task waits for %s', async (_, make, words) => {
   const world = await worldOf({ id: 'a', cursor: 1 });
   await world.turn([], { tasks: 0 });
@@ -140,7 +140,7 @@ test.each<[string, object, RegExp]>([
   ['status', { constructor: 'x' }, /^status has no constructor: it takes charts$/],
   ['events', { since: '2026-02-31' }, /must be a time, like 2026-01-31/],
   ['rerun', { handler: 'h', from: '1e3' }, /must be a cursor: digits/],
-  ['quarantine', { id: '7' }, /^quarantine has no 7/],
+  ['quarantine', { id: '7' }, /^quarantine has no entry 7/],
 ])('%s refuses %j', async (name, args, words) => {
   await expect(ask(await worldOf(), name, args)).rejects.toThrow(words);
 });

@@ -49,7 +49,7 @@ test('the status has exactly the fields that it promises', async () => {
   expect([status, JSON.parse(body)]).toEqual([
     200,
     {
-      headline: { level: 'ok', text: 'Deliveries are taken and handled: 1 task at work' },
+      headline: { level: 'ok', text: 'Deliveries are taken and handled: 1 task waiting or running' },
       version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
       ...{ events: 1, behind: 0, duplicates: 0, quarantined: 0 },
       tasks: { waiting: 1, running: 0, done: 0, skipped: 0, dead: 0 },

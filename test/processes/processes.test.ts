@@ -79,3 +79,20 @@ test('a process that starts anew gets the variables that the kit was started wit
   await until('the handler', () => kit.lines().length > 0);
   await kit.stop();
 });
+
+test('a fault of the store while run starts blames no file', async () => {
+  const kit = await startKit({ handlers: { 'one.ts': `export default { on: '*', handle() {} };` } });
+  const handled = async (count: number): Promise<boolean> => (await kit.status()).tasks.done === count;
+  await deliver(kit.url, { type: 'Other' });
+  await until('the first to be handled', () => handled(1));
+  const store = openSqlite(join(kit.folder, 'events.db'));
+  // As if a newer kit had changed it.
+  store.db.raw.pragma('user_version = 2');
+  for (const pid of kit.pids('run/main')) process.kill(pid, 'SIGKILL');
+  await until('run to fail twice', () => (kit.output().match(/"run","how":"exit code/g)?.length ?? 0) >= 2);
+  store.db.raw.pragma('user_version = 1');
+  store.close();
+  await deliver(kit.url, { type: 'Other' });
+  await until('the second to be handled', () => handled(2));
+  await kit.stop();
+});

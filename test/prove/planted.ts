@@ -6,7 +6,7 @@ const planted = (file: string, test: string, ...list: [rule: string, from: strin
 export const FAULTS = [
   ...planted('operations/store/tasks.ts', 'store/model', [
     'a discarded head holds its lane',
-    'await tx.touch(skipped.map(({ lane }) => lane));',
+    'await tx.touch(changed.map(({ lane }) => lane));',
     '',
   ]),
   ...planted('operations/store/tasks.ts', 'operations/changing', [

@@ -2,11 +2,6 @@
 import type { Change, Database } from '../../store/sql.ts';
 import { walk, type Stretch } from './walk.ts';
 
-interface Holding {
-  id: number;
-  body: Buffer;
-}
-
 /**
  * Erases one event, or all that hold this text as a whole JSON string: their bodies, the errors and notes of their tasks,
  * and the quarantined bytes about them or with this text.
@@ -37,7 +32,11 @@ export async function erase(
     // A body with escapes may spell the same text in another way.
     const sql = `select ${key} as id, body from ${table} where ${key} > @from and ${key} <= @to
       and (instr(body, @text) > 0 or instr(body, @escape) > 0)`;
-    const rows = await db.all<Holding>(sql, { ...stretch, text: Buffer.from(text), escape: Buffer.from('\\u') });
+    const rows = await db.all<{ id: number; body: Buffer }>(sql, {
+      ...stretch,
+      text: Buffer.from(text),
+      escape: Buffer.from('\\u'),
+    });
     return rows.filter(({ body }) => plain(body).includes(text)).map(({ id }) => id);
   }
   await walk(db, 'events', 'seq', async (stretch) => {

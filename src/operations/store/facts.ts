@@ -5,24 +5,29 @@ import type { Cursor } from '../../wire/cursor.ts';
 import type { PeopleStore } from './open.ts';
 import type { Facts, HandlerFacts } from './shapes.ts';
 
+/** At most so many events that a handler has not taken up are counted. */
+const COUNTED = 1_000;
 /** Lanes are counted among at most this many failing tasks. */
 const FAILING = 1_000;
 /** Recent tasks: this many events before and after the newest dead letter, and ended within this time. */
 const RECENT = { events: 1_000, ms: 3_600_000 };
 
-type Judged = Pick<HandlerFacts, 'failing' | 'recent' | 'suspects' | 'dueSince' | 'heldSince'>;
+type Judged = Pick<HandlerFacts, 'behind' | 'failing' | 'recent' | 'suspects' | 'dueSince' | 'heldSince'>;
 type HandlerRow = Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number };
 
 const HANDLERS = `select id, name, file, state, fault, position, paused, waiting, done, skipped, dead, failed
   from handlers order by name`;
-const FAILING_LANES = `select count(distinct case when lane < 0 then -1 else lane end) as lanes, min(failed_at) as since
+const FAILING_LANES = `select count(distinct case when lane >= 0 then lane end) as lanes, min(failed_at) as since
   from (select lane, failed_at from tasks where handler = @id and state = 0 and failed_at is not null
     order by failed_at limit ${FAILING}) failing`;
 const NEWEST_DEAD = 'select event from tasks where handler = @id and state = 3 order by cursor desc limit 1';
 const AROUND = `select count(*) as ended, count(*) filter (where state = 3) as dead from tasks
-  where event > @event - ${RECENT.events} and event < @event + ${RECENT.events} and handler = @id and ended_at > @since`;
+  where event > @event - ${RECENT.events} and event < @event + ${RECENT.events} and handler = @id and ended_at > @since
+    and not exists (select 1 from reruns where handler = @id and "only" = 'dead' and ended_at is null)`;
 const due = (suspect: 0 | 1): string => `select due_at from (select due_at from lanes
   where handler = @id and suspect = ${suspect} and due_at is not null order by due_at limit 1) due${suspect}`;
+const NEXT = `select min(received_at) as at, count(*) as n from (select received_at from events
+  where seq > @position order by seq limit ${COUNTED}) next`;
 const SUSPECTS = `select (select count(*) from lanes where handler = @id and suspect = 1 and due_at is not null)
   + (select count(*) from lanes where handler = @id and suspect = 1 and boot is not null) as n`;
 const HELD = `select e.received_at as at from tasks t join events e on e.seq = t.event
@@ -31,7 +36,7 @@ const RUNNING = `select cast(sum((select count(*) from tasks t
     where t.lane = l.id and t.state = 0 and t.cursor <= l.claimed_to)) as bigint) as v
   from lanes l where l.boot is not null`;
 
-async function handlerOf(tx: Sql, row: HandlerRow, at: number): Promise<HandlerFacts> {
+async function handlerOf(tx: Sql, row: HandlerRow, at: number, newest: number): Promise<HandlerFacts> {
   const { id, position } = row;
   const { lanes = 0, since = null } =
     (await tx.get<{ lanes: number; since: number | null }>(FAILING_LANES, { id })) ?? {};
@@ -42,13 +47,14 @@ async function handlerOf(tx: Sql, row: HandlerRow, at: number): Promise<HandlerF
     (await tx.get<{ at: number | null }>(`select min(due_at) as at from (${due(0)} union all ${due(1)}) due`, {
       id,
     })) ?? {};
-  const next = 'select received_at as at from events where seq > @position order by seq limit 1';
-  const { at: receivedAt = null } = (await tx.get<{ at: number }>(next, { position })) ?? {};
+  const { at: receivedAt = null, n = 0 } = (await tx.get<{ at: number | null; n: number }>(NEXT, { position })) ?? {};
   const times = [dueAt, since, receivedAt].flatMap((time) => (time !== null && time <= at ? [time] : []));
   return {
     ...row,
     paused: row.paused === 1,
-    failing: since === null ? null : { lanes, since },
+    // Numbers have holes, so counting is exact, and subtracting is not.
+    behind: n < COUNTED ? n : newest - position,
+    failing: since === null ? null : { lanes: Math.max(1, lanes), since },
     recent: recent ?? { ended: 0, dead: 0 },
     suspects: (await tx.get<{ n: number }>(SUSPECTS, { id }))?.n ?? 0,
     dueSince: times.length > 0 ? Math.min(...times) : null,
@@ -63,8 +69,9 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
     const told = "select name, cast(value as text) as value from state where name <> 'lane_key'";
     const rows = await tx.all<{ name: string; value: string }>(told);
     const state = Object.fromEntries(rows.map(({ name, value }) => [name, JSON.parse(value) as unknown]));
+    const newest = (await one<number>('select max(seq) as v from events')) ?? 0;
     const handlers: HandlerFacts[] = [];
-    for (const row of await tx.all<HandlerRow>(HANDLERS)) handlers.push(await handlerOf(tx, row, at));
+    for (const row of await tx.all<HandlerRow>(HANDLERS)) handlers.push(await handlerOf(tx, row, at, newest));
     return {
       at,
       counters: state as Record<string, number>,
@@ -75,7 +82,6 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
         'select cast(cursor as text) as v from events where cursor is not null order by events.cursor desc limit 1',
       ),
       newestAt: await one<number>('select received_at as v from events order by seq desc limit 1'),
-      newest: (await one<number>('select max(seq) as v from events')) ?? 0,
       handlers,
       instances: (await one<number>("select count(distinct instance) as v from boots where role = 'live'")) ?? 0,
       running: (await one<number>(RUNNING)) ?? 0,

@@ -14,6 +14,8 @@ export interface HandlerFacts {
   state: HandlerState;
   fault: string | null;
   position: number;
+  /** How many events it has not taken up. From a thousand on, an upper bound. */
+  behind: number;
   paused: boolean;
   waiting: number;
   done: number;
@@ -21,9 +23,9 @@ export interface HandlerFacts {
   dead: number;
   /** Attempts that failed. */
   failed: number;
-  /** Lanes of the first thousand failing tasks (tasks that stepped aside count as one lane), and since when tasks fail. */
+  /** Lanes of the first thousand failing tasks, without those that stepped aside, and since when tasks fail. */
   failing: { lanes: number; since: number } | null;
-  /** Tasks around its newest dead letter that ended within the last hour, and how many of them are dead letters. */
+  /** None while its dead letters run again. Else: tasks around its newest dead letter that ended within the last hour, and how many of them are dead letters. */
   recent: { ended: number; dead: number };
   /** Lanes whose task was running when its process died, and runs again in a process of its own. */
   suspects: number;
@@ -57,9 +59,8 @@ export interface Facts {
   watermark: Cursor | null;
   floor: Cursor | null;
   newestCursor: Cursor | null;
-  /** When the newest event was received, and its number. */
+  /** When the newest event was received. */
   newestAt: number | null;
-  newest: number;
   handlers: HandlerFacts[];
   /** Kits that run handlers on this store. On SQLite one, even if it is stopped. */
   instances: number;

@@ -19,6 +19,8 @@ const WAITING = `select t.event, t.handler, t.lane from tasks t join handlers h 
     and (instr(t.error, @error) = 1 or @error is null)`;
 const SKIP = `update tasks set state = 2, ended_at = @now, error = 'discarded'
   where event = @event and handler = @handler and state = 0 returning handler, lane, 0 as state`;
+const HASTEN = `update tasks set due_at = @now where event = @event and handler = @handler and state = 0
+  and failed_at is not null returning handler, lane, 0 as state`;
 const AGAIN = `update tasks set state = 0, due_at = @now, failed_at = null, attempts = 0, crashes = 0, error = null,
   ended_at = null, rerun = case when state > 0 then 1 else rerun end where event = @event and handler = @handler`;
 const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_seq, until_cursor, until_seq,
@@ -46,25 +48,35 @@ export async function forget(db: PeopleStore, handler: string): Promise<void> {
 }
 
 /** Ends waiting tasks as skipped. `event` is an event's number. Resolves with the number of tasks. */
-export async function discard(db: PeopleStore, { event, ...filter }: TaskFilter): Promise<number> {
-  let discarded = 0;
+export const discard = (db: PeopleStore, filter: TaskFilter): Promise<number> => changeWaiting(db, filter, SKIP, 2);
+
+/** Makes failing tasks due now. Resolves with their number. */
+export const hasten = (db: PeopleStore, filter: TaskFilter): Promise<number> => changeWaiting(db, filter, HASTEN, 0);
+
+async function changeWaiting(
+  db: PeopleStore,
+  { event, ...filter }: TaskFilter,
+  sql: string,
+  to: number,
+): Promise<number> {
+  let changed = 0;
   // The search runs outside the transaction, because it may pass many tasks that do not match.
   async function stretch(range: Stretch): Promise<void> {
     const tasks = await db.all<Task>(WAITING, { ...filter, ...range });
-    if (tasks.length > 0) discarded += await db.write((tx) => skip(tx, tasks, db.clock.now()));
+    if (tasks.length > 0) changed += await db.write((tx) => change(tx, tasks, sql, to, db.clock.now()));
   }
   const seq = Number(event);
   await (event === undefined ? walk(db, 'tasks', 'event', stretch) : stretch({ from: seq - 1, to: seq }));
-  return discarded;
+  return changed;
 }
 
-async function skip(tx: Change, tasks: Task[], now: number): Promise<number> {
+async function change(tx: Change, tasks: Task[], sql: string, to: number, now: number): Promise<number> {
   await tx.lock(tasks.map(({ lane }) => lane));
-  const skipped: Task[] = [];
-  for (const { event, handler } of tasks) skipped.push(...(await tx.all<Task>(SKIP, { event, handler, now })));
-  await tx.touch(skipped.map(({ lane }) => lane));
-  await moved(tx, skipped, 2);
-  return skipped.length;
+  const changed: Task[] = [];
+  for (const { event, handler } of tasks) changed.push(...(await tx.all<Task>(sql, { event, handler, now })));
+  await tx.touch(changed.map(({ lane }) => lane));
+  await moved(tx, changed, to);
+  return changed.length;
 }
 
 async function moved(tx: Change, tasks: Task[], to: number): Promise<void> {

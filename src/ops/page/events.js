@@ -21,7 +21,7 @@ function Event({ name }) {
     ${facts(event)}
     <p>${button('explain', { event: key, data: true }, 'data')} ${button('erase', { event: key })}</p>
     ${result.tasks.map(task)}
-    ${result.notYetTakenUpBy.map((handler) => html`<h2>${shown(handler, 'handler')} has not taken it up yet</h2>`)}
+    ${result.notYetTakenUpBy.map((handler) => html`<h2>${shown(handler, 'handler')} has not taken up the event</h2>`)}
   `;
 }
 

@@ -1,4 +1,4 @@
-// All handlers or one: the state of each, failures by cause, and what each waiting task waits for.
+// All handlers, or one: its state, its failures by cause, and what each waiting task waits for.
 import { useApi } from './api.js';
 import { button, html, table } from './parts.js';
 
@@ -19,7 +19,7 @@ export function Handlers({ args }) {
     <h2>Failures by cause</h2>
     ${table(causes, {
       actions: ({ handler, state, error: cause }) =>
-        button(state === 'dead' ? 'retry' : 'discard', { handler, error: cause }),
+        ['retry', ...(state === 'dead' ? [] : ['discard'])].map((name) => button(name, { handler, error: cause })),
       empty: 'Failures appear here, by error',
     })}
     <h2>Waiting tasks</h2>

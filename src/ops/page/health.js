@@ -16,7 +16,7 @@ function chart(title, lines, points) {
   };
   const words = fields.map(([name, field]) => {
     const { [field]: most, at } = points.reduce((best, one) => (one[field] > best[field] ? one : best), { [field]: 0 });
-    return `${name}: ${most > 0 ? `at most ${most.toLocaleString('en')}, ${at.slice(11, 16)}Z` : 'none'}`;
+    return `${name}: ${most > 0 ? `at most ${most.toLocaleString('en')}, at ${at.slice(11, 16)}Z` : 'none'}`;
   });
   return html`<figure>
     <figcaption><b>${title}</b> ${words.map((text, n) => html`<span class=${`line-${n}`}>${text}</span>`)}</figcaption>

@@ -7,7 +7,7 @@ import { call, operations } from './api.js';
 const UNITS = Object.entries({ day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1_000 });
 const WORDS = new Intl.RelativeTimeFormat('en', { style: 'short' });
 
-/** Text of strangers may hold characters that nobody sees or that reorder a line: it is shown with their numbers instead. */
+/** Text of strangers may hold invisible characters, or ones that reorder a line. Their numbers are shown instead. */
 function plain(child) {
   if (Array.isArray(child)) return child.map(plain);
   if (typeof child !== 'string') return child;
@@ -94,7 +94,7 @@ export function field({ name, kind, choices, required, about }, value) {
   return html`<label>${worded(name)} ${input} <small>${about}</small></label>`;
 }
 
-/** Shows what an operation does, its arguments, inputs for the others, and its result. One that only reads runs at once. */
+/** An operation: the given arguments, inputs for the others, and the result. If it changes nothing, it runs at once. */
 export function Dialog({ name, args, onClose }) {
   const { about, access, args: known } = operations.find((one) => one.name === name);
   const form = useRef();

@@ -38,7 +38,7 @@ export const create = define({
   name: 'new',
   about: 'writes a handler and its test from a template; without one it lists the templates',
   args: z.object({
-    template: z.string().optional().describe('one of the templates, or handler: an empty one'),
+    template: z.string().optional().describe('one of the templates; handler is an empty one'),
     name: z.string().default('').describe('the name of the handler and its file: letters, digits, - and _'),
   }),
   first: ['template', 'name'],
@@ -57,7 +57,7 @@ export const create = define({
     write(handler, isEmpty ? HANDLER : template(`${wanted}.ts`));
     const source = isEmpty ? TEST : template(`${wanted}.test.ts`);
     write(test, source.replace(`'./${wanted}.ts'`, `'${relative(dirname(test), handler)}'`));
-    const words = `Next: npm test ${relative('', test)}, and send SIGHUP to a running kit`;
+    const words = `Next: npm test ${relative('', test)}. A running kit loads the handler when it gets SIGHUP`;
     return { handler, test, words };
   },
 });

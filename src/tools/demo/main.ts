@@ -1,5 +1,5 @@
 // The demo: the simulated service sends real signed deliveries over HTTP to a real receiver, and loses, doubles,
-// shuffles and forges some of them. The demo kills `run`, lets replay fetch what was lost, and checks every sum.
+// shuffles and forges some of them. The demo kills `run`, lets replay fetch what was lost, and checks that all sums agree.
 import { systemClock as clock } from '../../base/clock.ts';
 import { styleText } from 'node:util';
 import { describe, EXIT } from '../../base/errors.ts';
@@ -32,14 +32,14 @@ process.exit(exitCode);
 /** Plays the demo step by step, and then checks the sums. */
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
-  // Replay begins at the first stored event, so it must have begun before events are lost.
+  // Replay begins at the first stored event. The demo waits until it has begun, and only then loses events.
   await kit.until(
-    "the receiver's first look at the history",
+    "the receiver's first reading of the history",
     async () => (await kit.status()).reconcile.lastAt !== null,
   );
   const askedAt = clock.now();
   await kit.reconcile();
-  await kit.until('the first reconciliation', async () => {
+  await kit.until('the first requested reconciliation', async () => {
     const { lastAt } = (await kit.status()).reconcile;
     return Date.parse(String(lastAt)) >= askedAt;
   });
@@ -65,7 +65,7 @@ async function tell(): Promise<Sum[]> {
 async function fetchLost(lost: number): Promise<void> {
   const before = service.api.requests();
   await kit.reconcile();
-  await kit.until('replay to bring what was lost', async () => (await kit.status()).reconcile.recovered >= lost);
+  await kit.until('replay to fetch the lost events', async () => (await kit.status()).reconcile.recovered >= lost);
   const calls = service.api.requests() - before;
   const { recovered } = (await kit.status()).reconcile;
   line('replay', `${recovered} events fetched in ${calls === 1 ? 'one call' : `${calls} calls`}`);

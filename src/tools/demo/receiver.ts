@@ -1,4 +1,4 @@
-// The demo's receiver: the kit's own processes, on a store in a temporary folder. Nothing of the real kit is touched.
+// The demo's receiver: the kit's own processes, on a store in a temporary folder. The real kit is not touched.
 import Database from 'better-sqlite3';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -46,9 +46,9 @@ export async function createReceiver() {
     output: () => output,
     ready: () => until('the receiver to be ready', async () => (await fetch(new URL('/readyz', url))).ok),
     status: async (): Promise<Status> => (await kit.read('status')) as Status,
-    /** Asks until the request is taken, because the ops port opens a moment after the public one. */
+    /** Sends the request until it is accepted, because the ops port opens a moment after the public one. */
     reconcile: () =>
-      until('a reconciliation to be asked for', async () => {
+      until('the receiver to accept a request to reconcile', async () => {
         const asked = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };
         return (await fetch(`${opsUrl}/api/reconcile`, asked)).ok;
       }),

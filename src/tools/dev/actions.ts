@@ -19,7 +19,7 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
   let types: Record<string, EventType<unknown>> = {};
 
   return {
-    /** Reads src/events.ts. Resolves with a fault in it, for people, or null. After a fault, the types stay as they were. */
+    /** Reads src/events.ts. Resolves with its fault in words, or with null. After a fault, the types stay as they were. */
     async load(): Promise<string | null> {
       try {
         ({ eventTypes: types } = (await import(`${EVENTS.href}?${clock.monotonic()}`)) as { eventTypes: typeof types });
@@ -58,7 +58,7 @@ export function createActions({ history, streams, webhook, rate, chaos }: Simula
       const file = fileOf(n);
       mkdirSync(new URL('test/handlers', ROOT), { recursive: true });
       writeFileSync(new URL(file, ROOT), source.replaceAll(fileURLToPath(ROOT), '../../'));
-      // `npm run` has oxfmt in its PATH. Without it the test works too.
+      // `npm run` has oxfmt in its PATH. An unformatted test works too.
       spawnSync('oxfmt', [file], { cwd: ROOT });
       return { file };
     },

@@ -14,7 +14,7 @@ import { envOf, readOptions, refuse } from './options.ts';
 import { startServer } from './server.ts';
 
 const SRC = dirname(dirname(import.meta.dirname));
-/** Waits: before a stop is forced, until an editor has saved, and until the store has an attempt's error. */
+/** How long it waits: before it forces a stop, until an editor has saved, until the store has an attempt's error. */
 const [STOP_MS, SETTLE_MS, ERROR_MS] = [1_000, 50, 100];
 
 const { live, store, inspect, traffic, chaos, ...options } = readOptions();
@@ -34,7 +34,7 @@ trigger   WEBHOOK_SECRET=${service.secret} npx kit trigger MessageReceived --url
 store     DATABASE_URL=sqlite:${store} npx kit status
 handlers  ${envOf(live).HANDLERS_DIR}: what you save is loaded at once. Ctrl-C ends it.\n`);
 await load();
-// Each folder is watched by itself: a recursive watch loses files that an editor replaces.
+// Each folder is watched by itself: a recursive watch misses changes of files that an editor replaces.
 const inside = readdirSync(SRC, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
 for (const folder of [SRC, envOf(live).HANDLERS_DIR, ...inside.map(({ parentPath, name }) => join(parentPath, name))])
   watch(folder, (_, name) => /^[^.].*\.ts$/.test(name ?? '') && save());
@@ -66,7 +66,7 @@ function take(line: string): void {
   else print(told ? otherLine(told) : line);
 }
 
-/** Prints one attempt. The text of its error is only in the store, a moment later. */
+/** Prints one attempt. Its error is not in the log: it is read from the store, which gets it a moment later. */
 async function tell(told: Told): Promise<void> {
   const { outcome = '', handler = '', key = '' } = told as Record<string, string>;
   if (!['again', 'dead', 'skipped'].includes(outcome)) return print(attemptLine(told));

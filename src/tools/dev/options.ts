@@ -6,11 +6,11 @@ import { readSecretFiles } from '../../base/secrets.ts';
 import { readEnv, schema, type Env } from '../../config.ts';
 
 const USAGE = `npm run dev -- [--live] [--traffic] [--chaos] [--store <file>] [--no-open] [--inspect[=port]]
-  --live     real events of your account, by API_BASE_URL and API_KEY; without it the service is simulated
-  --traffic  an event a second
-  --chaos    of ten events, three are lost, doubled, shuffled or late. The page can switch both
-  --store    default: data/dev.db, with --live data/dev-live.db
-  --inspect  breakpoints in handlers: attach to 127.0.0.1:9229, or to the port`;
+  --live     real events of your account, with API_BASE_URL and API_KEY of .env; without it, the service is simulated
+  --traffic  sends an event each second
+  --chaos    three of ten events are lost, doubled, shuffled or late. The page can also switch traffic and chaos
+  --store    the store's file; default: data/dev.db, or data/dev-live.db with --live
+  --inspect  for breakpoints in handlers: attach a debugger to port 9229, or to this one. Attempts have no timeout then`;
 
 export function readOptions() {
   const args = process.argv.slice(2).map((arg) => (arg === '--inspect' ? '--inspect=9229' : arg));
@@ -29,7 +29,7 @@ export function refuse(error: unknown): never {
   return process.exit(EXIT.usage);
 }
 
-/** Variables for handlers, and their folder; with `live` also those of the API. No others: nothing real is touched. */
+/** HANDLERS_DIR and the handlers' own variables; with `live` also the API's. All others belong to the real kit. */
 export function envOf(live: boolean): Env & { HANDLERS_DIR: string } {
   const { HANDLERS_DIR = 'src/handlers', API_BASE_URL, API_KEY, ...values } = readSecretFiles(readEnv()).values;
   const others = Object.entries(values).filter(([name]) => !Object.hasOwn(schema.shape, name.replace(/_FILE$/, '')));

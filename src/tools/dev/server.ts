@@ -9,12 +9,12 @@ import { refusal } from '../../ops/access.ts';
 import { freePort } from '../sandbox.ts';
 
 const FIRST_PORT = 3010;
-const NO_KIT = { error: 'the kit does not answer: it is starting, or the terminal of npm run dev says why' };
+const NO_KIT = { error: 'the kit does not answer yet. If it does not start, the terminal of npm run dev says why' };
 const FILES: Record<string, string> = { '/dev/send.js': 'text/javascript', '/dev/send.css': 'text/css' };
 
 type Actions = Record<string, (asked: never) => unknown>;
 
-/** Resolves with the page's address. An action is called by POST with JSON; what it throws is shown to people. */
+/** Resolves with the page's address. An action is called by POST with JSON. The page shows its error. */
 export async function startServer(opsUrl: string, token: string, actions: Actions): Promise<string> {
   const server = createServer((request, response) => {
     void respond(request, response).catch((error: unknown) => say(response, 400, { error: describe(error).message }));
@@ -23,7 +23,7 @@ export async function startServer(opsUrl: string, token: string, actions: Action
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { url = '', method = '', headers } = request;
     const foreign = refusal({ all: undefined, read: undefined }, headers, 'read');
-    if (foreign) return say(response, 403, { error: 'only this page itself, on this machine, may ask' });
+    if (foreign) return say(response, 403, { error: 'only this page, on this machine, may send requests' });
     const type = FILES[url];
     if (type) return void response.writeHead(200, { 'content-type': type }).end(fileOf(url));
     const body = method === 'POST' ? await text(request) : null;

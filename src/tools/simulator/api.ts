@@ -37,7 +37,7 @@ const ROUTES = new Map<string, Kind>([
 ]);
 const nameOf = (route: string): string => route.replace(/^.*\/v1\/(rpc\/)?/, '');
 export const CALLS = [...ROUTES.keys()].map(nameOf);
-/** The largest body that is taken, in bytes (contract 8). */
+/** The largest body that is accepted, in bytes (contract 8). */
 const MOST_BYTES = 12 * 1024 * 1024;
 const JSON_TYPE = { 'content-type': 'application/json' };
 
@@ -81,7 +81,7 @@ export async function startApi(port: number, options: ApiOptions) {
   };
 }
 
-/** The function that answers a request. It resolves with the answer; undefined: it is sent already. Throws Refusal or Lost. */
+/** The function that answers a request. Resolves with the answer. Undefined: it is already sent. Throws Refusal or Lost. */
 function createAnswer({ keys, calls, streams, limits, faults }: ApiOptions) {
   function carryOut(name: string, body: Record<string, unknown>): object {
     if (name === 'billing/quotes') return calls.quote(body);
@@ -95,7 +95,7 @@ function createAnswer({ keys, calls, streams, limits, faults }: ApiOptions) {
     return calls.send(request);
   }
 
-  /** Throws Refusal if the key may not call. */
+  /** Throws Refusal if the key is wrong or revoked. */
   function authenticate(authorization = ''): void {
     const key = authorization.replace(/^Bearer /, '');
     if (key !== keys.current) throw new Refusal(401, keys.revoked.has(key) ? 'API_AUTH_REVOKED' : undefined);

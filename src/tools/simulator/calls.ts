@@ -23,12 +23,12 @@ export function valid<Shape>(schema: z.ZodType<Shape>, value: unknown, reason?: 
   return parsed.data;
 }
 
-/** Each call throws Refusal. `onSent` is called when a message is sent. */
+/** A call that is refused throws Refusal. `onSent` is called when a message is sent. */
 export function createCalls(history: History, onSent: (data: Fields) => void) {
   /** Requests that were priced, by the id of their quote. */
   const quotes = new Map<unknown, Fields>();
   const inbox = createInbox(history);
-  /** A page of a list. If the request names a conversation or a session, only what belongs to it (contract 4.5). */
+  /** A page of a list (contract 4.5). If the request names a conversation or a session, the list has only its items. */
   function pageOf(field: string, all: Fields[], request: Fields): Fields {
     const { cursor, limit, ...wanted } = valid(listing, request);
     const asked = ['conversation_id', 'session_id'].filter((name) => wanted[name] !== undefined);
@@ -61,7 +61,7 @@ export function createCalls(history: History, onSent: (data: Fields) => void) {
       quotes.set(quoteId, valid(quoting, body).request);
       return { quoteId };
     },
-    /** A quote works only once, whether or not the message is sent (contract 7.3). */
+    /** Uses up the quote, whether or not the message is then sent (contract 7.3). */
     pay(billing: unknown, request: Fields): void {
       const quoteId = z.looseObject({ quoteId: z.string() }).safeParse(billing).data?.quoteId;
       if (quoteId === undefined) throw new Refusal(428);

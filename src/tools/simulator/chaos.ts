@@ -1,14 +1,14 @@
 // Chaos: a share of the events is lost, doubled, shuffled or late on its way to the webhook.
 
-/** The longest wait before a shuffled delivery, which later ones overtake, and before a late one. */
+/** The longest wait of a delivery that is shuffled, so that later ones overtake it, and of one that is late. */
 const WAITS_MS = { shuffled: 2_000, late: 60_000 };
 
 export function createChaos(random: () => number = Math.random) {
   let percent = 0;
   return {
-    /** Sets how many of 100 events meet chaos. 0: none. */
+    /** Sets how many of 100 events are lost, doubled, shuffled or late. */
     share: (of: number): void => void (percent = of),
-    /** Milliseconds before each delivery of the next event. None: it is lost. */
+    /** The wait before each delivery of the next event, in milliseconds. An empty list: the event is lost. */
     waits(): number[] {
       if (random() * 100 >= percent) return [0];
       const how = random() * 4;

@@ -12,11 +12,11 @@ const MOST = 1_000;
 const COMMANDS: [usage: string, does: string, run: Run][] = [
   ['send [n] [type]', 'makes n events; by default one MessageReceived', send],
   ['rate <n>', 'makes n events a minute from now on; 0 stops', rate],
-  ['chaos <n>', 'of 100 events, n are lost, doubled, shuffled or late from now on; 0 stops', chaos],
+  ['chaos <n>', 'from now on, n of 100 events are lost, doubled, shuffled or late; 0 stops', chaos],
   ['ping', 'sends the test event; at most one a minute', ping],
   ['disable', 'switches the webhook off', ({ webhook }) => (webhook.disable(), 'the webhook is off')],
   ['enable', 'switches the webhook on, for new events', ({ webhook }) => (webhook.enable(), 'the webhook is on')],
-  ['rotate', 'makes a new secret; the old one also signs', ({ webhook }) => `WEBHOOK_SECRET=${webhook.rotate()}`],
+  ['rotate', 'makes a new secret; the old one signs too', ({ webhook }) => `WEBHOOK_SECRET=${webhook.rotate()}`],
   ['revoke', 'revokes the API key, and shows a new one', revoke],
   ['expire', 'replay no longer shows the events so far', expire],
   ['stream end | stream <reason>', 'ends the streams; or tells them to refresh, with this reason', stream],
@@ -59,7 +59,7 @@ function rate(service: SimulatedService, n = ''): string | undefined {
 }
 
 function chaos(service: SimulatedService, n = ''): string | undefined {
-  return isWhole(n, 100) ? (service.chaos.share(Number(n)), `${n} of 100 events meet chaos`) : undefined;
+  return isWhole(n, 100) ? (service.chaos.share(Number(n)), `chaos for ${n} of 100 events`) : undefined;
 }
 
 function ping(service: SimulatedService): string {
@@ -74,7 +74,7 @@ function revoke(service: SimulatedService): string {
 
 function expire({ history }: SimulatedService): string {
   history.expire();
-  return 'replay answers reset_required to every cursor so far';
+  return 'replay now answers reset_required to the cursor of every event so far';
 }
 
 function stream({ streams }: SimulatedService, what = ''): string | undefined {

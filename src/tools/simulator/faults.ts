@@ -2,7 +2,7 @@
 import { Lost, Refusal, STATUSES } from './refusal.ts';
 
 /**
- * A status refuses the call. From 500 on, the call is carried out all the same: the uncertain outcome of contract 7.3.
+ * A number is the status of the answer. From 500 on, the call is still carried out: the uncertain outcome of contract 7.3.
  * `undone`: 503, and the call is not carried out. `lost`: the call is carried out, but its answer does not arrive. `reset`:
  * replay says that the cursor has expired.
  */

@@ -21,7 +21,7 @@ export const FIRST_CURSOR = 9_999_999_999_999_900n;
 const SESSIONS = ['00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000002'];
 const PEOPLE = 3;
 
-/** `earlier`: lower cursors are accepted too, as if of old events; replay after one begins with the first event. */
+/** `earlier`: replay also accepts cursors below the first, as those of older events. They expire with the first event. */
 export function createHistory(clock: Clock, firstCursor: bigint, earlier = false) {
   const events: SimulatedEvent[] = [];
   const positions = new Map<string, number>();
@@ -58,7 +58,7 @@ export function createHistory(clock: Clock, firstCursor: bigint, earlier = false
       const end = position + 1 + limit;
       return { events: events.slice(position + 1, end), hasMore: end < events.length, isExpired: false };
     },
-    /** Makes the events so far impossible to replay, and their cursors expired. */
+    /** From now on, replay no longer shows the events so far, and their cursors have expired. */
     expire: (): void => void (oldest = events.length),
     all: (): readonly SimulatedEvent[] => events,
   };

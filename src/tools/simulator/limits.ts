@@ -11,7 +11,7 @@ export type Limits = ReturnType<typeof createLimits>;
 export function createLimits(clock: Clock) {
   const windows = new Map<Kind, { since: number; calls: number }>();
 
-  /** Counts a call. Throws Refusal 429. */
+  /** Counts a call. Throws Refusal 429 above the limit. */
   return (kind: Kind, reason?: string): void => {
     const now = clock.now();
     const known = windows.get(kind);

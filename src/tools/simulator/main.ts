@@ -7,7 +7,7 @@ import { answerTo } from './console.ts';
 import { startService } from './service.ts';
 
 const USAGE = `npm run service -- [--url http://localhost:3000/webhooks] [--port 4000] [--secret whsec_…] [--key …]
-    [--rate <events a minute>] [--chaos <of 100 events>] [--speed <divisor of the waits between attempts>]`;
+    [--rate <events a minute>] [--chaos <n of 100 events>] [--speed <divisor of the waits between attempts>]`;
 const text = (otherwise: string) => ({ type: 'string', default: otherwise }) as const;
 const numbers = { port: text('4000'), speed: text('1'), rate: text('0'), chaos: text('0') };
 const words = { url: text('http://localhost:3000/webhooks'), secret: text(''), key: text('') };
@@ -18,7 +18,7 @@ try {
     url,
     port: Number(rest.port),
     speed: Number(rest.speed),
-    // A receiver must not take the events of this rehearsal for those of the last one.
+    // Cursors must not repeat, or a receiver would take these events for those of the last rehearsal.
     earlier: true,
     ...(secret && { secret }),
     ...(key && { key }),

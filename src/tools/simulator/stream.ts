@@ -37,7 +37,7 @@ export function createStreams(history: History, speed: number) {
     publish: (event: SimulatedEvent): void => open.forEach((response) => tell(response, event)),
     refresh: (reason: string): void => open.forEach((response) => say(response, 'refresh', { reason })),
     end: (): void => open.forEach((response) => say(response, 'end', {}).end()),
-    /** Ends the streams, because the key may no longer read. `error`: the envelope of contract 7.1. */
+    /** Ends the streams, because the key was revoked. `error`: the envelope of contract 7.1. */
     fail: (error: object): void => open.forEach((response) => say(response, 'error', error).end()),
   };
 }
@@ -47,7 +47,7 @@ function say(response: ServerResponse, event: string, data: object, id?: string)
   return response;
 }
 
-/** Sends an event, but no test event, which is not part of the history. */
+/** Sends an event. A test event is not sent, because it is not part of the history. */
 function tell(response: ServerResponse, { cursor, type, data }: SimulatedEvent): void {
   if (cursor !== null) say(response, 'domain', { [type]: data }, cursor);
 }

@@ -49,7 +49,7 @@ export function createWebhook(options: WebhookOptions) {
   }
 
   return {
-    /** Resolves with the answers to all attempts. None: the webhook is off. `afterMs`: the wait before the first attempt. */
+    /** Resolves with the answers to all attempts. None: the webhook is off. `afterMs`: the wait before the first one. */
     async deliver(event: SimulatedEvent, afterMs = 0): Promise<Answer[]> {
       const { signal } = enabled;
       const answers: Answer[] = [];
@@ -70,13 +70,13 @@ export function createWebhook(options: WebhookOptions) {
     forge: (event: SimulatedEvent): Promise<Answer> => post(event, randomUUID(), 1, [newSecret()]),
     state: () => state,
     disable: (): void => disable(),
-    /** Switches the webhook on. Events from while it was off are not delivered later. */
+    /** Switches the webhook on. Events that happened while it was off are not delivered. */
     enable(): void {
       state = 'enabled';
       inARow = 0;
       enabled = new AbortController();
     },
-    /** Returns the new secret. With `grace`, the old one signs as well. */
+    /** Returns the new secret. With `grace`, deliveries are signed with the old one, too. */
     rotate({ grace = true } = {}): string {
       const secret = newSecret();
       secrets = [secret, ...(grace ? secrets.slice(0, 1) : [])];
@@ -90,7 +90,7 @@ function createPost({ url, clock }: WebhookOptions) {
   const webhook_id = randomUUID();
   return async (event: SimulatedEvent, deliveryId: string, attempt: number, secrets: string[]): Promise<Answer> => {
     const { id, type, createdAt: created_at, cursor, sessionId: session_id, data } = event;
-    // Only a test event's fields are not under the type's name (contract 6.3).
+    // All fields are under the type's name, except those of a test event (contract 6.3).
     const named = type === 'webhook.ping' ? data : { [type]: data };
     const body = Buffer.from(JSON.stringify({ id, type, created_at, cursor, session_id, webhook_id, data: named }));
     const timestampSeconds = Math.floor(clock.now() / 1_000);

@@ -30,7 +30,7 @@ export interface DeliverOptions {
   order?: 'given' | 'reversed' | 'shuffled' | number[];
   /** Milliseconds between two deliveries. Default: 0, so that all events arrive within the order window. */
   apartMs?: number;
-  /** The process dies when the handler has run this many times, before the last outcome is stored, and starts again. */
+  /** After this many runs of the handler the process dies, before the last outcome is stored. Then it starts again. */
   crashAfter?: number;
   /** Default: a recorder without answers, and a clock that starts when the newest event happened. */
   service?: Recorder;
@@ -61,7 +61,7 @@ interface Parts extends Required<Pick<DeliverOptions, 'clock' | 'service' | 'cra
 const UNSYNCED = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 const ACCESS = { baseUrl: 'http://service.invalid/v1', apiKey: 'of the test', paid: true, callsPerMinute: 100 };
 
-/** Delivers the events, and resolves when no task waits. Only `timeoutMs` is real time. Throws what `setup` throws. */
+/** Delivers the events, and resolves when no task waits. Only `timeoutMs` takes real time. Throws what `setup` throws. */
 export async function deliver<Type extends string>(
   definition: Handler<Type>,
   events: Fixture | Fixture[],
@@ -85,7 +85,7 @@ export async function deliver<Type extends string>(
     if (apartMs > 0) await play(next);
     clock.at = Math.max(clock.at, next);
   }
-  // Strict tasks wait for replay, so replay now shows everything.
+  // Strict tasks wait for replay. This says that replay has shown everything.
   await store.ingest.accept({ readings: [], proves: { from: null, to: '9223372036854775807' as Cursor } });
   await play();
   // Closes the gaps that a handler has filled.
@@ -114,7 +114,7 @@ function arranged(events: Fixture[], { times = 1, order = 'given' }: DeliverOpti
   return [...all.filter((_, n) => n % 2 === 1), ...all.filter((_, n) => n % 2 === 0).toReversed()];
 }
 
-/** A gap does not come by a delivery: it is added as reconciliation adds it. */
+/** No delivery brings a gap, so it is added as reconciliation adds it. */
 async function readingsOf(event: Fixture, db: PeopleStore, now: number): Promise<Reading[]> {
   const { type, cursor, data, origin } = event;
   if (origin === 'replay') return [readItem(origin, cursor as Cursor, JSON.stringify({ [type]: data }))];
@@ -157,7 +157,7 @@ function createRun(parts: Parts) {
       if (next > until || next === Infinity) return;
       clock.at = next;
     }
-    throw new Error('deliver: after 5,000 jumps of the clock a task still waits: is it put off for ever?');
+    throw new Error('deliver: a task still waits after 5,000 jumps of the clock: does each attempt put it off?');
   }
   return { play, late };
 }

@@ -15,7 +15,7 @@ export type Recorder = { calls: Call[]; fetch: Fetch };
 /** An answer that kills the process after the service has received the call. Works only in `deliver`. */
 export const crash: Answer = Response.error();
 
-/** The client throws this answer as ServiceError. For a code that contract 7.2 lacks, like `unreachable`, none arrives. */
+/** The client throws it as ServiceError. A code that contract 7.2 lacks, like `unreachable`, stands for no answer. */
 export function serviceError(code: string, reason = ''): Answer {
   const known = Object.entries(ERRORS).filter(([, [name]]) => name === code);
   const [status] = known.find(([, [, why]]) => why === reason) ?? known[0] ?? [];

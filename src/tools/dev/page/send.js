@@ -84,13 +84,13 @@ function Form({ type, data: initial, children }) {
   </form>`;
 }
 
-/** What came of an action: its error, or its own words. */
+/** The result of an action for people: its error, or where it wrote and its own words, else `words`. */
 const said = ({ error, result }, words) =>
   html`<p role="status" class=${error ? 'critical' : ''}>
     ${error ?? (result && html`${result.key && shown(result.key, 'key')} ${result.file} ${result.words ?? words}`)}
   </p>`;
 
-/** A stored event: a form to send it again, as it is or edited as a new one, and what handlers did with it. */
+/** A stored event: a form to send it again unchanged, or a changed copy as a new event; and what handlers did with it. */
 function Stored({ name }) {
   const { result, error } = useApi('explain', { event: name });
   const handlers = useApi('handlers', {}, false);
@@ -116,8 +116,8 @@ function Stored({ name }) {
   const actions = (task) => html`${does(() => run(task), 'run again')} ${does(() => save(task), 'save as test')}`;
   return html`
     <h1>${type} ${shown(key, 'key')}</h1>
-    <${Form} type=${type} data=${data}>${does(again, 'the same again')}<//>
-    ${said(answer, answer.result?.file ? 'is written: look at it before you commit it' : 'comes again')}
+    <${Form} type=${type} data=${data}>${does(again, 'send unchanged')}<//>
+    ${said(answer, answer.result?.file ? 'is written: look at it before you commit it' : 'is on its way again')}
     <h2>Handlers</h2>
     ${table({ result: tasks }, { columns: ['handler', 'state', 'attempts', 'error'], actions, empty: 'No handler wants it' })}
   `;
@@ -152,7 +152,7 @@ function Send({ args }) {
   const box = ([name, words]) =>
     html`<label><input type="checkbox" name=${name} checked=${dev.switches[name]} onChange=${turn} /> ${words}</label>`;
   const words = { traffic: 'traffic: an event a second', chaos: 'chaos: events are lost, doubled, shuffled or late' };
-  const actions = ({ key }) => html`<a href=${to('send', { event: key })}>again, edit, test</a>`;
+  const actions = ({ key }) => html`<a href=${to('send', { event: key })}>send again, edit, save as test</a>`;
   return html`
     ${dev.switches && html`<p class="switches">${Object.entries(words).map(box)}</p>`}
     ${event && html`<p><a href="#send">A new event</a></p>`}
