@@ -10,7 +10,7 @@ import { define, integer, orElse } from './base/define-event.ts';
  */
 export const eventTypes = {
   MessageReceived: define({
-    data: z.looseObject({
+    data: z.object({
       /** string, a UUID: the session (phone number) that received the message. */
       session_id: z.guid(),
       /** string: the sender's address in the messaging network. */

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 
 export interface EventType<Data> {
-  /** Parses `event.data`. z.looseObject keeps fields that you do not name, but only the fields that you name have a type. */
+  /** Parses `event.data`. Fields that you do not name stay there, but have no type. */
   data: z.ZodType<Data>;
   /** Example data for `fixture(type)`: a test then names only the fields that matter to it. */
   example?: (about: ExampleOf) => NoInfer<Data>;
@@ -13,17 +13,6 @@ export interface EventType<Data> {
   /** The conversation within the session: it is the default lane. Without this function, the session is the lane. */
   conversation?: (data: Record<string, unknown>) => unknown;
 }
-
-/** Drops the index signature of z.looseObject if the schema names fields: a misspelt field is then a type error. */
-export type Named<Data> = Data extends readonly unknown[]
-  ? { [Item in keyof Data]: Named<Data[Item]> }
-  : string extends keyof Data
-    ? { [Name in keyof Data as string extends Name ? never : Name]: Named<Data[Name]> } extends infer Fields
-      ? keyof Fields extends never
-        ? Data
-        : Fields
-      : never
-    : Data;
 
 export interface ExampleOf {
   /** A number that differs for each fixture: use it in ids. */

@@ -18,8 +18,6 @@ const take = async ({ storePath: path, DATABASE_URL: url }: Config): Promise<Tak
   path === null ? (await import('../store/postgres/open.ts')).takePostgres(url) : takeStore(path);
 
 const TICK_MS = 1_000;
-/** Ticks between two reports of the main process to the store. */
-const REPORT_TICKS = 2;
 /** At a stop the port stays open for at least this long, so that a proxy sees that /readyz fails. */
 const NOTICE_MS = 500;
 /** At a stop, requests get this long to end, and so does the last write to the store. */
@@ -42,7 +40,6 @@ async function start(): Promise<void> {
   processes.start();
   flushCompileCache();
 
-  let ticks = 0;
   startLoop(() => {
     processes.tick();
     if (!isReplaced && taken.check() === 'replaced') {
@@ -50,10 +47,8 @@ async function start(): Promise<void> {
       log.fatal(REPLACED);
       void processes.stop(0);
     }
-    if (isReplaced) return TICK_MS;
-    const told = { at: clock.now(), version, processes: { receive: 'up', ...processes.states() } };
-    if (ticks++ % REPORT_TICKS === 0) receiver.set('kit', told);
-    void receiver.flush();
+    receiver.set('kit', { at: clock.now(), version, processes: { receive: 'up', ...processes.states() } });
+    if (!isReplaced) void receiver.flush();
     return TICK_MS;
   });
 

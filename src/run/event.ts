@@ -103,7 +103,7 @@ function parse(type: string, data: JsonObject): { data: Record<string, unknown>;
   try {
     const parsed = typeOf(type)?.data.safeParse(data);
     if (!parsed) return { data, mismatch: null };
-    if (parsed.success) return { data: parsed.data as Record<string, unknown>, mismatch: null };
+    if (parsed.success) return { data: { ...data, ...(parsed.data as object) }, mismatch: null };
     const [issue] = parsed.error.issues;
     return { data, mismatch: `${where}${issue?.path.join('.')}: ${issue?.message}` };
   } catch (error) {

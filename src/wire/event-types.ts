@@ -1,6 +1,6 @@
 // Every event type that the kit knows: those in src/events.ts, the service's test event, and the kit's own event.
 import { z } from 'zod';
-import { define, integer, orElse, type EventType, type Named } from '../base/define-event.ts';
+import { define, integer, orElse, type EventType } from '../base/define-event.ts';
 
 /** What src/events.ts threw while it was loaded. Then deliveries are still taken, but every handler is left out. */
 export let typesFault: unknown;
@@ -12,7 +12,7 @@ const eventTypes = {
   ...yours,
   /** The test event that the service's dashboard sends (contract 6.3). */
   'webhook.ping': define({
-    data: z.looseObject({ message: orElse(z.string(), '') }),
+    data: z.object({ message: orElse(z.string(), '') }),
     example: () => ({ message: 'a test' }),
   }),
   /**
@@ -20,7 +20,7 @@ const eventTypes = {
    * The first handler that completes this event closes the gap.
    */
   'kit.gap': define({
-    data: z.looseObject({
+    data: z.object({
       /** The gap's number. */
       gap: integer(),
       /** The last cursor before the gap. */
@@ -35,7 +35,7 @@ const eventTypes = {
 };
 
 /** The type of `data` for each event type. */
-export type EventMap = { [Type in keyof typeof eventTypes]: Named<z.infer<(typeof eventTypes)[Type]['data']>> };
+export type EventMap = { [Type in keyof typeof eventTypes]: z.infer<(typeof eventTypes)[Type]['data']> };
 
 export const knownTypes = (): string[] => Object.keys(eventTypes);
 
