@@ -10,9 +10,8 @@ const KNOWN = `select id from handlers where name = @name or (file = @file and @
   order by file = @file desc, state = 'missing' limit 1`;
 const ADD = `insert into handlers (id, name, file, state, position) select coalesce(max(id), 0) + 1, @name, @file,
   'missing', coalesce((select cast(value as bigint) from state where name = 'first'), @newest) from handlers returning id`;
-const LOAD = "update handlers set file = @file, state = 'loaded', fault = null where id = @id";
-const BREAK = `update handlers set file = @file, state = 'broken', fault = @fault
-  where id = @id and id not in (${LOADED})`;
+const SET = `update handlers set fault = @fault, file = @file, state = @state
+  where id = @id and (@state = 'loaded' or id not in (${LOADED}))`;
 const MISS = `update handlers set state = 'missing', fault = null
   where id not in (${LOADED}) and id not in (select cast(value as bigint) from json_each(@there))`;
 
@@ -31,7 +30,7 @@ export async function register(
     const { id = 0 } = known ?? (await tx.get<{ id: number }>(ADD, { name, file, newest })) ?? {};
     there.push(id);
     if (fault === null) ids.set(name, id);
-    await tx.run(fault === null ? LOAD : BREAK, { id, file, fault, boot });
+    await tx.run(SET, { id, file, fault, state: fault === null ? 'loaded' : 'broken', boot });
   }
   await tx.run('update boots set handlers = @loaded where id = @boot', {
     boot,

@@ -137,7 +137,7 @@ export interface TurnResult {
  * that a number cannot hold exactly are bigints.
  */
 export interface Tx {
-  /** Which SQL this store understands. */
+  /** Which SQL this store understands. On both, each `?` is a value. */
   readonly dialect: 'sqlite' | 'postgres';
   run(sql: string, ...values: SqlValue[]): Promise<{ changes: number }>;
   get(sql: string, ...values: SqlValue[]): Promise<SqlRow | undefined>;

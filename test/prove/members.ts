@@ -1,6 +1,7 @@
 // Three kits on one PostgreSQL server, under load: one after another is killed, frozen or cut off from the server.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
+import { orUndefined } from '../../src/base/errors.ts';
 import { deliver, startKit, until, type Kit } from '../harness.ts';
 import { startServer } from '../postgres/server.ts';
 import { failure, unless, type Options, type Row } from './report.ts';
@@ -109,19 +110,24 @@ async function kill(member: Member): Promise<void> {
     .then(() => (member.isAway = false));
 }
 
+/** Some of them may have ended meanwhile. */
+function signal(pids: number[], name: NodeJS.Signals): void {
+  for (const pid of pids) orUndefined(() => process.kill(pid, name));
+}
+
 function freeze(member: Member): void {
   member.isAway = true;
   const pids = member.kit.pids();
-  for (const pid of pids) process.kill(pid, 'SIGSTOP');
+  signal(pids, 'SIGSTOP');
   const thaw = (): void => {
-    for (const pid of pids) process.kill(pid, 'SIGCONT');
+    signal(pids, 'SIGCONT');
     member.isAway = false;
   };
   setTimeout(thaw, Math.random() * FROZEN_MS);
 }
 
 function killRun({ kit }: Member): void {
-  for (const pid of kit.pids('run/main')) process.kill(pid, 'SIGKILL');
+  signal(kit.pids('run/main'), 'SIGKILL');
 }
 
 /** Ends about half of all connections. */

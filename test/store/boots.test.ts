@@ -68,8 +68,7 @@ test('an orphan writes nothing', async () => {
 
 test('the user’s writes and the end of the task are one commit', async () => {
   const { world, claim, task } = await working();
-  const write = (n: number) => (tx: Tx) =>
-    tx.run(`insert into mine values (${tx.dialect === 'postgres' ? '$1' : '?'})`, n);
+  const write = (n: number) => (tx: Tx) => tx.run('insert into mine values (?)', n);
   const failing = world.store.work.complete(claim, task, async (tx) => {
     await write(1)(tx);
     throw new Error('no');

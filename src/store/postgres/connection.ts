@@ -188,8 +188,9 @@ export class Connections implements Database {
         for (const name of names.toSorted()) last(COUNT, { name, n: String(counts[name]) });
       },
       set: async (name, value) => last(SET, { name, value: JSON.stringify(value) }),
-      user: async (text: string, values: SqlValue[]) => {
-        const { rows, rowCount } = await query({ text, values, queryMode: 'extended', query_timeout: limitMs });
+      user: async (sql: string, values: SqlValue[]) => {
+        const own = { text: sql.includes('$1') ? sql : numbered(sql).text, values: values.map(bound) };
+        const { rows, rowCount } = await query({ ...own, queryMode: 'extended', query_timeout: limitMs });
         if (client.getTransactionStatus() === 'I')
           throw new Error('the statements of a tx must not end its transaction');
         return { rows: rows as SqlRow[], changes: rowCount ?? 0 };

@@ -5,7 +5,6 @@ import { eventsOf } from '../rows.ts';
 import { createVerbs } from '../verbs.ts';
 import { stateOf } from '../sql.ts';
 import { StoreError, type Store } from '../store.ts';
-import type { SqlRow } from '../work.ts';
 import { Connections, type Tx } from './connection.ts';
 import { createIngest } from './ingest.ts';
 import { createTurns } from './turn.ts';
@@ -30,8 +29,7 @@ export async function openPostgres(url: string, options: Options = {}): Promise<
     ...createVerbs(db, clock, instance),
     ...createTurns(db, clock, instance, laneKey),
     events: (seqs) => eventsOf(db, seqs),
-    read: (text, values) =>
-      db.read(async (tx) => (await tx.query({ text, values, queryMode: 'extended' })).rows as SqlRow[]),
+    read: (text, values) => db.read(async (tx) => (await tx.user(text, values)).rows),
   };
   return { db, ingest: createIngest(db, clock), work, close: () => void db.close().catch(() => {}) };
 }

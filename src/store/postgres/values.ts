@@ -11,12 +11,13 @@ const PARSERS = new Map<number, (text: string) => unknown>([
 export const types = { getTypeParser: ((oid: number) => PARSERS.get(oid) ?? String) as never };
 
 /** Quoted text and comments stay as they are. */
-const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|@(\w+)/g;
+const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|\?|@(\w+)/g;
 
-/** Names become numbers. */
+/** Names become numbers, and so do the question marks of users. */
 export function numbered(text: string): { text: string; names: string[] } {
   const names: string[] = [];
   const replaced = text.replaceAll(TOKEN, (token, name?: string) => {
+    if (token === '?') return `$${names.push(token)}`;
     if (name === undefined) return token;
     if (!names.includes(name)) names.push(name);
     return `$${names.indexOf(name) + 1}`;

@@ -11,15 +11,16 @@ import { stateOf } from '../../store/sql.ts';
 type Row = Record<string, unknown>;
 
 /** Events, or rows of other tables, in one transaction. */
-const PAGE = { events: 100, rows: 2_000 };
+const PAGE = { events: 250, rows: 2_000 };
 /** Tables and their keys. Tasks and attempts go with their events. */
 const LIVE = { handlers: 'id', lanes: 'id', gaps: 'id', reruns: 'id' };
 const REST = { quarantine: 'id', samples: 'at' };
 const OF_EVENTS = { events: 'seq', tasks: 'event', attempts: 'event' };
 const WAITING = 'select distinct event from tasks where event > ? and state = 0 order by event';
-const RECENT = `select seq from events where seq > ? and seq >= (select min(seq) from events
-  where received_at > (select received_at from events order by seq desc limit 1) - ${DAY_MS}) order by seq`;
 const ALL = 'select seq from events where seq > ? order by seq';
+/** The last event that came a day before the newest. */
+const OLD = `select coalesce(max(seq), 0) as seq from events
+  where received_at <= (select received_at from events order by seq desc limit 1) - ${DAY_MS}`;
 const TYPES: Record<string, 'bigint' | 'bytea'> = { INTEGER: 'bigint', BLOB: 'bytea' };
 
 /** What was copied: what lives, and of the rest the events up to `seq`. */
@@ -38,7 +39,10 @@ function createPages(from: Database.Database, db: Connections) {
     const arrays = columns.map(({ name, type }) => `cast(@${name} as ${TYPES[type] ?? 'text'}[])`);
     const names = columns.map(({ name }) => `"${name}"`).join();
     // A newer event may have taken the cursor or the id of an event that is copied late.
-    const which = 'event' in (list[0] ?? {}) && table !== 'quarantine' ? 'where event in (select seq from events)' : '';
+    const which =
+      'event' in (list[0] ?? {}) && table !== 'quarantine'
+        ? 'where exists (select 1 from events e where e.seq = v.event)'
+        : '';
     const text = `insert into ${table} (${names}) select ${names} from unnest(${arrays.join()}) as v (${names}) ${which}
       on conflict do nothing`;
     const plain = (value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
@@ -85,7 +89,7 @@ async function copyLive(db: Connections, { all, rows, events }: Pages): Promise<
     throw new Refused('a kit has run on that store before: name another schema');
   for (const [table, key] of Object.entries(LIVE)) await rows(table, key);
   await events(WAITING, 0);
-  await events(RECENT, 0);
+  await events(ALL, Number(all(OLD)[0]?.['seq']));
   await db.write(async (tx) => {
     await tx.run("delete from state where name <> 'schema'");
     for (const row of all('select name, cast(value as text) as value from state'))
