@@ -63,12 +63,7 @@ export interface Context {
 }
 
 /** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are added. */
-export interface HandlerLog {
-  debug(fields: object, message: string): void;
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
+export type HandlerLog = Record<'debug' | 'info' | 'warn' | 'error', (fields: object, message: string) => void>;
 
 type SetupFunction = (tx: Tx) => void | Promise<void>;
 
@@ -117,26 +112,20 @@ export function defineHandler<const Type extends EventName | '*'>(handler: Handl
 
 /** Throw it: the task ends as skipped. */
 export class Skip extends Error {
-  constructor(reason: string) {
-    super(reason);
-    this.name = 'Skip';
-  }
+  override readonly name = 'Skip';
 }
 
 /** Throw it: the task ends as a dead letter, even if attempts are left. */
 export class Dead extends Error {
-  constructor(reason: string) {
-    super(reason);
-    this.name = 'Dead';
-  }
+  override readonly name = 'Dead';
 }
 
 /** Throw it: the task runs again after `ms`, at most 24 h. No attempt is spent. */
 export class RetryAfter extends Error {
+  override readonly name = 'RetryAfter';
   readonly ms: number;
   constructor(ms: number, reason: string) {
     super(reason);
-    this.name = 'RetryAfter';
     this.ms = ms;
   }
 }

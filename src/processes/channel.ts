@@ -1,4 +1,5 @@
 // What the main process and its children say to each other. They learn everything else from the store.
+import type { Role } from '../store/work.ts';
 
 /** What a child tells the main process. */
 export type Report =
@@ -15,14 +16,14 @@ export type Report =
   /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };
 
-/** What `run` gets as JSON. `instance`: its kit's own name. New handlers begin after event `newest`. `without`: by file, how it ended `run`. */
-export interface RunArgs {
+/** What `run` gets as JSON. `instance`: its kit. New handlers begin after event `newest`. `without`: by file, how it ended `run`. */
+export type RunArgs = {
   instance: string;
-  role: 'live' | `suspect-${number}`;
+  role: Role;
   restart: boolean;
   newest: number;
   without: Record<string, string>;
-}
+};
 
 /** Tells the main process. In a test there may be none: then the report is dropped. */
 export function say(report: Report): Promise<void> {

@@ -5,13 +5,8 @@ import { say } from './channel.ts';
 
 const ALIVE_MS = 1_000;
 
-export interface Child {
-  wake: () => void;
-  /** Called at SIGTERM: it must end the process. */
-  stop: () => unknown;
-}
-
-export function onOrders({ wake, stop }: Child): void {
+/** `stop`: called at SIGTERM. It must end the process. */
+export function onOrders({ wake, stop }: { wake: () => void; stop: () => unknown }): void {
   process.on('message', wake);
   process.once('SIGTERM', stop);
   // Saves compiled code now, because a process that is killed later would not save any.

@@ -27,11 +27,7 @@ export interface CommitOptions {
   makeRoom: () => void;
 }
 
-interface Pending {
-  reading: Reading;
-  since: number;
-  resolve: (verdict: Verdict | null) => void;
-}
+type Pending = { reading: Reading; since: number; resolve: (verdict: Verdict | null) => void };
 
 export class Commit {
   readonly #options: CommitOptions;

@@ -12,11 +12,7 @@ import { Scope } from './stray.ts';
 const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
 
 /** `upTo`: the last planned event, if planning the page took too long. Null: the whole page is planned. */
-interface Plan {
-  /** A list for each handler, in the order in which they were asked. */
-  tasks: NewTask[][];
-  upTo: number | null;
-}
+type Plan = { tasks: NewTask[][]; upTo: number | null };
 
 type PlannerOptions = Pick<PoolOptions, 'handlers' | 'scopes' | 'cache' | 'clock'> & {
   /** True: this process is a restart, maybe because a schema in src/events.ts hung. Schemas then have a limit too. */

@@ -37,12 +37,7 @@ function staleness({ origin, createdAt, receivedAt }: ReadEvent, maxAgeMs: numbe
   return age > maxAgeMs ? `stale: ${seconds(age)} old, at most ${seconds(maxAgeMs)} wanted` : null;
 }
 
-export interface Thrown {
-  task: Claimed;
-  handler: Loaded;
-  now: number;
-  draining: boolean;
-}
+export type Thrown = { task: Claimed; handler: Loaded; now: number; draining: boolean };
 
 /** The outcome after the handler threw. Null: the task waits again, and the attempt does not count. */
 export function afterThrow(error: unknown, { task, handler, now, draining }: Thrown): Outcome | null {

@@ -44,8 +44,4 @@ export interface IngestStore {
   }): Promise<Verdict[]>;
 }
 
-export interface Store {
-  ingest: IngestStore;
-  work: WorkStore;
-  close(): void;
-}
+export type Store = { ingest: IngestStore; work: WorkStore; close(): void };

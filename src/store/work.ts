@@ -48,12 +48,7 @@ export interface NewTask {
   dead?: string;
 }
 
-export interface FanOut {
-  handler: number;
-  from: number;
-  upTo: number;
-  tasks: NewTask[];
-}
+export type FanOut = { handler: number; from: number; upTo: number; tasks: NewTask[] };
 
 export interface Room {
   handler: number;
@@ -76,11 +71,7 @@ export interface Claimed {
 }
 
 /** Identifies a claim, which holds while the lane's row has this boot and this claim number. */
-export interface Hold {
-  lane: number;
-  boot: number;
-  claim: number;
-}
+export type Hold = Record<'lane' | 'boot' | 'claim', number>;
 
 export interface Claim extends Hold {
   handler: number;

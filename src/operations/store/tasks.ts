@@ -6,12 +6,7 @@ import { HOLD } from './reruns.ts';
 import type { Rerun, TaskFilter } from './shapes.ts';
 import { walk, type Stretch } from './walk.ts';
 
-interface Task {
-  event: number;
-  handler: number;
-  lane: number;
-  state: number;
-}
+type Task = Record<'event' | 'handler' | 'lane' | 'state', number>;
 
 const WAITING = `select t.event, t.handler, t.lane from tasks t join handlers h on h.id = t.handler
   join events e on e.seq = t.event where t.state = 0 and t.event > @from and t.event <= @to and h.name = @handler

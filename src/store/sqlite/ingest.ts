@@ -79,8 +79,4 @@ export function createIngest(db: Db, clock: Clock): IngestStore {
 }
 
 /** What the readings of one call share: the time of storing, the floor, and what is counted. */
-interface Batch {
-  now: number;
-  floor: Cursor | null;
-  counts: Counts;
-}
+type Batch = { now: number; floor: Cursor | null; counts: Counts };
