@@ -60,21 +60,18 @@ function createPages(from: Database.Database, db: Connections) {
     }
   }
 
-  /** `which` lists events. */
-  async function events(
-    which: string,
-    begin: number,
-    tell: (tx: Tx, seq: number) => unknown = () => {},
-  ): Promise<void> {
+  /** `which` lists events. `tell`: what waits was copied before, and may have ended and been pruned since. */
+  async function events(which: string, begin: number, tell?: (tx: Tx, seq: number) => unknown): Promise<void> {
+    const tables = { ...OF_EVENTS, tasks: tell ? 'state > 0 and event' : 'event' };
     const ids = from.prepare(`${which} limit ${PAGE.events}`).pluck();
     for (let after = begin; ;) {
       const seqs = ids.all(after) as number[];
       if (seqs.length === 0) return;
       after = seqs.at(-1) ?? after;
       await db.write(async (tx) => {
-        for (const [table, key] of Object.entries(OF_EVENTS))
+        for (const [table, key] of Object.entries(tables))
           await insert(tx, table, all(`select * from ${table} where ${key} in (${seqs.join()})`));
-        await tell(tx, after);
+        await tell?.(tx, after);
       });
     }
   }
