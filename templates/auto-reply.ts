@@ -18,7 +18,7 @@ type Received = KitEvent<'MessageReceived'>;
 
 export default defineHandler({
   on: 'MessageReceived',
-  // The history is looked at for up to an hour. Later messages of the conversation wait, so that they get no second reply.
+  // The history is searched again and again, for up to an hour. Later messages wait, so that they get no second reply.
   retry: { attempts: 8, firstMs: MINUTE_MS / 2, maxMs: 30 * MINUTE_MS },
   laneHoldMs: 120 * MINUTE_MS,
   timeoutMs: MINUTE_MS,

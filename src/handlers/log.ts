@@ -1,4 +1,4 @@
-// Logs each event. Delete this file when you have handlers of your own.
+// Logs each event of the service. Delete this file when you have handlers of your own.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

@@ -31,7 +31,7 @@ export const ANSWERS: Record<string, string> = {
   '401': 'the signature is refused',
   '404': 'nothing is at this path: check WEBHOOK_PATH',
   '413': 'BODY_LIMIT_BYTES or the proxy limits bodies: let 12 MiB pass',
-  '503': 'the store cannot be written, or the kit is stopping: see its log',
+  '503': 'the store cannot be written, or too many large bodies come at once: see the log',
   ECONNREFUSED: 'nothing listens at this address',
   ENOTFOUND: 'the host name is not known: check DNS',
   TimeoutError: 'no answer within 10 s: check the firewall and the proxy',

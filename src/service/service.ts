@@ -36,7 +36,7 @@ export interface Service {
 export interface WaitOptions {
   /** Aborts the call, also while it waits. `ctx.signal` of the attempt always aborts it too. */
   signal?: AbortSignal;
-  /** Milliseconds for waits, calls and retries. The last call may take 5 s longer, 5 min for media. Default: 24 000. */
+  /** Milliseconds for waits, calls and retries. The last call may end 5 s later; media have 5 min. Default: 24 000. */
   withinMs?: number;
 }
 

@@ -16,7 +16,7 @@ export class StoreError extends Error {
     this.code = code;
   }
 
-  /** Trying again may help. Otherwise a person must act. */
+  /** Trying again may help. */
   get mayPass(): boolean {
     return ['busy', 'full', 'io'].includes(this.code);
   }

@@ -1,4 +1,4 @@
-// The shapes of what people, metrics and alarms read from a store and ask it for.
+// The shapes of what people, metrics and alarms read from a store, and of their filters.
 import type { z } from 'zod';
 import type { eventFilter, stateArg, taskFilter } from '../arguments.ts';
 import type { Cursor } from '../../wire/cursor.ts';

@@ -6,7 +6,7 @@ import type { NewTask } from '../work.ts';
 import type { Tx } from './connection.ts';
 import { IDS, idsOf, rows } from './rows.ts';
 
-/** Of a free lane: its head, the lowest waiting cursor. */
+/** Sets `due_at` and `suspect` of a free lane from its head. */
 const HEAD = `(due_at, suspect) = (select due_at, cast(crashes > 0 as int) from tasks where lane = lanes.id and state = 0
   order by cursor limit 1)`;
 const FREE = `, boot = null, claim = null, claimed_to = null, ${HEAD}`;

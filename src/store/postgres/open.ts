@@ -43,7 +43,7 @@ function create(db: Connections): Promise<string> {
       "select to_regclass(@table) is not null as is, current_setting('jit') as jit",
       { table: `${db.schema}.state` },
     );
-    // The options of a connection are lost behind PgBouncer. In its transaction mode, so are prepared statements and locks.
+    // Behind PgBouncer the options of a connection, like jit=off, are lost, and in its transaction mode also locks.
     if (there?.jit !== 'off')
       throw new StoreError('damaged', 'DATABASE_URL must name the server itself, and no PgBouncer');
     if (there.is !== 1) await createTables(tx, db.schema);

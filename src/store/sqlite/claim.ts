@@ -11,8 +11,8 @@ const statements = (db: Db) => ({
   ),
   /** When the first event after a handler's position was received. Later events were received later. */
   receipt: db.value<number>('select received_at from events where seq > ? order by seq limit 1'),
-  // One select for many lanes, because each costs as much as ten rows. The cross join keeps the order of lanes and of tasks.
-  // The pluses stop SQLite from compiling the statement again for each new value in a limit or beside an `order by`.
+  // One select for many lanes, because a select costs as much as ten rows. The cross join keeps the order of lanes and of
+  // tasks. Without a plus before these parameters, SQLite would compile the statement again whenever their values change.
   heads: db
     .sql<Head>(`select l.id, t.event, cast(t.cursor as text),
       t.rerun = 0 and (t.late = 1 or t.cursor < l.done_cursor), t.due_at, t.crashes, t.attempts, t.failed_at, t.notes

@@ -7,7 +7,7 @@ import { answerTo } from './console.ts';
 import { startService } from './service.ts';
 
 const USAGE = `npm run service -- [--url http://localhost:3000/webhooks] [--port 4000] [--secret whsec_…] [--key …]
-    [--rate <events a minute>] [--chaos <n of 100 events>] [--speed <divisor of the waits between attempts>]`;
+    [--rate <events a minute>] [--chaos <events of 100 that go wrong>] [--speed <how much faster it retries>]`;
 const text = (otherwise: string) => ({ type: 'string', default: otherwise }) as const;
 const numbers = { port: text('4000'), speed: text('1'), rate: text('0'), chaos: text('0') };
 const words = { url: text('http://localhost:3000/webhooks'), secret: text(''), key: text('') };
