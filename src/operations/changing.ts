@@ -70,7 +70,9 @@ export const retry = define({
 export const rerun = define({
   name: 'rerun',
   about: 'gives stored events to a handler again, behind live work',
-  args: ARGS.omit({ event: true, error: true }).extend({ stop: flag.describe('ends the handler's reruns, also those of retry') }),
+  args: ARGS.omit({ event: true, error: true }).extend({
+    stop: flag.describe('ends reruns of the handler, also those of retry'),
+  }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, stop, ...filter }) {
     if (stop) {
