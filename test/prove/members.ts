@@ -71,8 +71,8 @@ export async function members({ short, progress }: Options): Promise<Row[]> {
     ...unless(refused === 0, `${refused} answers were no 2xx`),
     ...unless(longest < LONGEST_MS, `an answer took ${Math.round(longest)} ms`),
   ];
-  const open = `select state, attempts, crashes, error, due_at, l.boot, l.due_at as lane_due_at from tasks t
-    left join lanes l on l.id = t.lane where state <> 1 limit 10`;
+  const open = `select t.state, t.attempts, t.crashes, t.error, t.due_at, l.boot, l.due_at as lane_due_at from tasks t
+    left join lanes l on l.id = t.lane where t.state <> 1 limit 10`;
   violations.push(...(await admin.query<object>(open)).rows.map((row) => `not done: ${JSON.stringify(row)}`));
   for (const { kit } of all) await kit.stop();
   await admin.end();
