@@ -64,6 +64,7 @@ export const schema = z.object({
   DATABASE_URL: z
     .string()
     .regex(/^(sqlite:.|postgres(ql)?:\/\/.)/, 'must be sqlite:<path of the file> or postgres://…?schema=<name>')
+    .refine((text) => text.startsWith('sqlite:') || URL.canParse(text), 'is no address: in a password, write # as %23')
     .default('sqlite:data/events.db'),
   API_BASE_URL: url('that of the service, ending in /v1', /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z

@@ -30,11 +30,7 @@ const PAGE = new URL('page/', import.meta.url);
 /** The packages that the page's modules import. The page's import map has the same names. */
 const MODULES = ['preact', 'preact/hooks', 'htm'];
 
-export interface OpsOptions {
-  db: PeopleStore;
-  config: Config;
-  log: Logger;
-}
+type OpsOptions = { db: PeopleStore; config: Config; log: Logger };
 
 type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
 

@@ -23,12 +23,8 @@ const NODE = {
 /** The option of a debugger, for breakpoints in handlers: only `run` gets it. */
 const INSPECT = process.argv.filter((arg) => arg.startsWith('--inspect='));
 
-export interface ProcessesOptions {
-  env: () => Env;
-  /** The number of the newest event at the start or reload. */
-  newest: () => number;
-  log: Logger;
-}
+/** `newest`: the number of the newest event at the start or reload. */
+export type ProcessesOptions = { env: () => Env; newest: () => number; log: Logger };
 
 export class Processes {
   readonly #options: ProcessesOptions;

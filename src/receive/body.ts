@@ -8,11 +8,8 @@ const STALL_MS = 2_000;
 
 export type BodyCause = 'body_limit' | 'body_aborted' | 'body_stalled' | 'no_room';
 
-export interface Body {
-  bytes: Buffer;
-  /** Gives the room back: call it when the bytes are no longer used. */
-  release: () => void;
-}
+/** `release` gives the room back: call it when the bytes are no longer used. */
+export type Body = { bytes: Buffer; release: () => void };
 
 export type BodyReader = ReturnType<typeof createBodyReader>;
 

@@ -33,13 +33,7 @@ interface Told {
   askedAt: number;
 }
 
-export interface ReconcilerOptions {
-  ingest: IngestStore;
-  db: Database;
-  config: Config;
-  clock: Clock;
-  log: Logger;
-}
+export type ReconcilerOptions = { ingest: IngestStore; db: Database; config: Config; clock: Clock; log: Logger };
 
 export class Reconciler {
   readonly #intervalMs: number;

@@ -29,7 +29,9 @@ export class Planner {
   /** Finds the tasks for the events in `look`. Handlers at the same position share a page. */
   fanOut(look: Look): FanOut[] {
     return [...look.pages].flatMap(([from, { events, upTo }]) => {
-      const ids = look.handlers.flatMap(({ id, position }) => (position === from ? id : []));
+      // On PostgreSQL, another instance may have loaded handlers that this one has not.
+      const mine = look.handlers.filter(({ id }) => this.#options.handlers.has(id));
+      const ids = mine.flatMap(({ id, position }) => (position === from ? id : []));
       const plan = this.#plan(ids, events);
       return ids.map((handler, n) => ({ handler, from, upTo: plan.upTo ?? upTo, tasks: plan.tasks[n] ?? [] }));
     });

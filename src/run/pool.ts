@@ -2,6 +2,7 @@
 // after CHAIN_MS. Its other tasks wait again.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { throwUncaught } from '../base/errors.ts';
+import { StoreError } from '../store/store.ts';
 import type { Claim, Claimed, Ended, Outcome, WorkStore } from '../store/work.ts';
 import { startAttempt, type Attempt, type AttemptOptions } from './attempt.ts';
 import { readEvent, type EventCache } from './event.ts';
@@ -137,7 +138,9 @@ export class Pool {
     for (const worker of this.#loads)
       while (worker.queue.length > 0 && freeFor(worker, this.#loads, this.#places) > 0) {
         const next = worker.queue.shift();
-        if (next) this.#runChain(worker, next.claim).catch(throwUncaught);
+        // A process that was suspended may have lost what it claimed long ago.
+        if (next && this.#now() - next.since > UNBEGUN_MS) this.#giveBack(worker, next.claim);
+        else if (next) this.#runChain(worker, next.claim).catch(throwUncaught);
       }
   }
 
@@ -167,6 +170,7 @@ export class Pool {
   async #attempt(worker: Worker, claim: Claim, task: Claimed): Promise<Outcome | null> {
     const began = this.#now();
     const event = this.#options.cache.take(task.event) ?? (await this.#load(task.event));
+    if (event === null) return null;
     if (!event) return { event: task.event, as: 'skipped', error: 'the event was removed' };
     const attempt = startAttempt({ ...this.#options, claim, task, event, handler: worker.handler });
     this.#active.add(attempt);
@@ -180,8 +184,12 @@ export class Pool {
     return outcome;
   }
 
+  /** Null: the store fails for now. */
   async #load(seq: number) {
-    const [stored] = await this.#options.store.events([seq]);
-    return stored && readEvent(stored);
+    const found = await this.#options.store.events([seq]).catch((error: unknown) => {
+      if (error instanceof StoreError && error.mayPass) return null;
+      throw error;
+    });
+    return found && found[0] && readEvent(found[0]);
   }
 }

@@ -74,6 +74,16 @@ test('discarding reaches beyond the stretch that one transaction passes', async 
   right(world);
 });
 
+test('a page that was read before its rerun was stopped puts nothing back', async () => {
+  const world = await worldWith('done');
+  await ask(world, 'rerun', { handler: 'h', type: 'A' });
+  const page = await world.reruns.page([1]);
+  await ask(world, 'rerun', { handler: 'h', stop: 'true' });
+  if (page) await world.reruns.apply(world.boot, page, world.plan(1, page.events));
+  expect(world.rows('select tasks, ended_at is null as open from reruns')).toEqual([{ tasks: 0, open: 0 }]);
+  expect(await claimed(world)).toEqual([]);
+});
+
 test('a rerun hands over the events of a stretch again', async () => {
   const world = await worldWith('done');
   await ask(world, 'rerun', { handler: 'h', from: '2', to: '2' });

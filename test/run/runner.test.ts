@@ -80,6 +80,19 @@ test('a lane goes on behind a failed task only when that one is done, and in ord
   expect(kit.row('select attempts, state from tasks where cursor = 2')).toEqual({ attempts: 3, state: 1 });
 });
 
+test('a handler that only another instance has loaded is left to it', async () => {
+  const kit = await start({ h: { ...ALL, handle() {} } });
+  kit.store.db.raw.exec(
+    "insert into handlers (name, file, state, position) values ('other', '/other.ts', 'loaded', 0)",
+  );
+  await kit.accept({ cursor: 1 });
+  await kit.ended(1);
+  expect(kit.rows('select name, position from handlers order by id')).toEqual([
+    { name: 'h', position: 1 },
+    { name: 'other', position: 0 },
+  ]);
+});
+
 test.each<[string, (event: { cursor: string | null }) => string, RegExp]>([
   [
     'throws',

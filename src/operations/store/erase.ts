@@ -11,6 +11,13 @@ export async function erase(
   what: { event: number } | { text: string },
 ): Promise<{ events: number; quarantined: number }> {
   const erased = { events: 0, quarantined: 0 };
+  const lanesOf = 'select distinct lane from tasks where event in (select cast(value as bigint) from json_each(@seqs))';
+  /** No attempt that ends meanwhile may write its error after this. */
+  async function all(tx: Change, seqs: number[]): Promise<void> {
+    const lanes = await tx.all<{ lane: number }>(lanesOf, { seqs: JSON.stringify(seqs) });
+    await tx.lock(lanes.map(({ lane }) => lane));
+    for (const seq of seqs) await one(tx, seq);
+  }
   async function one(tx: Change, event: number): Promise<void> {
     erased.events += await tx.run('update events set body = null where seq = @event and body is not null', { event });
     const contradictions = 'update quarantine set body = null where event = @event and body is not null';
@@ -24,7 +31,7 @@ export async function erase(
   // Makes SQLite overwrite deleted bytes, instead of only marking their place as free.
   if (db.dialect === 'sqlite') await db.write((tx) => tx.get('pragma secure_delete = on'));
   if ('event' in what) {
-    await db.write((tx) => one(tx, what.event));
+    await db.write((tx) => all(tx, [what.event]));
     return erased;
   }
   const text = JSON.stringify(what.text);
@@ -41,10 +48,7 @@ export async function erase(
   }
   await walk(db, 'events', 'seq', async (stretch) => {
     const found = await holding('events', 'seq', stretch);
-    if (found.length === 0) return;
-    await db.write(async (tx) => {
-      for (const seq of found) await one(tx, seq);
-    });
+    if (found.length > 0) await db.write((tx) => all(tx, found));
   });
   await walk(db, 'quarantine', 'id', async (stretch) => {
     for (const id of await holding('quarantine', 'id', stretch))

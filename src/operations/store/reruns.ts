@@ -59,9 +59,12 @@ const RESET = `update tasks set state = 0, lane = @lane, cursor = cast(@cursor a
 const ADD = `insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at, rerun)
   values (@event, @handler, @lane, cast(@cursor as bigint), @now, @state, @dead, @endedAt, 1) on conflict do nothing`;
 const GO = `update reruns set after_cursor = cast(@after as bigint), after_seq = @afterSeq, next_at = @nextAt,
-    tasks = tasks + @tasks, ended_at = cast(@endedAt as bigint),
+    tasks = tasks + @tasks, ended_at = coalesce(ended_at, cast(@endedAt as bigint)),
     filter = case when cast(@endedAt as bigint) is null then filter else '{}' end
   where id = @id`;
+
+const CURRENT = `select 1 as one from reruns where id = @id and ended_at is null
+  and after_cursor = cast(@after as bigint) and after_seq = @afterSeq`;
 
 async function eventsFor(tx: Sql, row: RerunRow): Promise<StoredEvent[]> {
   const filter = JSON.parse(row.filter) as Record<string, string>;
@@ -106,9 +109,13 @@ export function createReruns(db: Database, clock: Clock) {
       }),
 
     /** Puts the tasks of a page into the lanes that the handler names now. */
-    apply: (boot: number, { id, handler, only, perMinute, events }: RerunPage, list: NewTask[]): Promise<void> =>
+    apply: (boot: number, page: RerunPage, list: NewTask[]): Promise<void> =>
       db.write(async (tx) => {
+        const { id, handler, only, perMinute, events } = page;
         await checkBoot(tx, boot);
+        // Meanwhile a person may have stopped the rerun, or another instance has put this page back.
+        await tx.lock(`rerun ${id}`);
+        if (!(await tx.get(CURRENT, { ...page }))) return;
         const now = clock.now();
         const key = await stateOf(tx, 'lane_key');
         const tasks = list.map((task) => ({ ...task, lane: laneOf(key, task) }));

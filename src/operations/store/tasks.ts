@@ -85,14 +85,17 @@ export function retry(db: PeopleStore, name: string, event: number): Promise<boo
   return db.write(async (tx) => {
     const which = `select event, handler, lane, state from tasks
       where event = @event and handler = (select id from handlers where name = @name)`;
-    const task = await tx.get<Task>(which, { event, name });
-    if (!task || STATES[task.state] === 'done') return false;
-    // A lane that held only this task was deleted when the task ended.
-    await tx.run(HOLD, { ...task });
-    await tx.run(AGAIN, { ...task, now: db.clock.now() });
-    await tx.touch([task.lane]);
-    await moved(tx, [task], 0);
-    return true;
+    const find = (): Promise<Task | undefined> => tx.get<Task>(which, { event, name });
+    const before = await find();
+    if (!before || STATES[before.state] === 'done') return false;
+    // Holds the lane, which was deleted if it held only this task. Until it is held, the task may end, or step aside.
+    await tx.run(HOLD, { ...before });
+    const task = await find();
+    const isOpen = task !== undefined && STATES[task.state] !== 'done' && task.lane === before.lane;
+    if (isOpen) await tx.run(AGAIN, { ...task, now: db.clock.now() });
+    if (isOpen) await moved(tx, [task], 0);
+    await tx.touch([before.lane]);
+    return isOpen;
   });
 }
 

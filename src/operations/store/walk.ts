@@ -5,10 +5,7 @@ import type { Database } from '../../store/sql.ts';
 const ROWS = 2_000;
 
 /** Keys above `from`, up to `to`. */
-export interface Stretch {
-  from: number;
-  to: number;
-}
+export type Stretch = { from: number; to: number };
 
 /** Sleeps after each stretch as long as `work` took, so that others get the store. */
 export async function walk(

@@ -36,11 +36,12 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
       const ids = events.flatMap(({ id }) => id ?? []);
       const cursors = events.flatMap(({ cursor }) => cursor ?? []);
       // The lock is a statement of its own: those after it see what was committed before it was taken.
-      const [, floor, watermark, found] = await Promise.all([
+      // What is known comes before the floor: pruning, which takes no such lock, may remove it between the two.
+      const [, found, floor, watermark] = await Promise.all([
         tx.lock('ingest'),
+        events.length > 0 ? tx.all<Row>(KNOWN, { ids, cursors }) : [],
         stateOf<Cursor>(tx, 'floor'),
         stateOf<Cursor>(tx, 'watermark'),
-        events.length > 0 ? tx.all<Row>(KNOWN, { ids, cursors }) : [],
       ]);
       const batch: Batch = { now: clock.now(), counts: { ...counts } };
       const known = createKnown(found, floor);
@@ -67,10 +68,7 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
 }
 
 /** What the readings of one call share: the time of storing, and what is counted. */
-interface Batch {
-  now: number;
-  counts: Counts;
-}
+type Batch = { now: number; counts: Counts };
 
 async function quarantine(tx: Tx, what: Arrival | Unreadable, reason: string, of: Row | null, batch: Batch) {
   const { origin, cursor, body } = what;

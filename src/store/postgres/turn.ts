@@ -38,7 +38,8 @@ export function createTurns(
       return held?.mine === 1 && known?.position === from;
     });
     const isMine = await Promise.all(mine);
-    const taken = turn.fanOut.filter((_, n) => isMine[n]);
+    const isHere = (handler: number): boolean => turn.rooms.some((room) => room.handler === handler);
+    const taken = turn.fanOut.filter(({ handler }, n) => isMine[n] && isHere(handler));
     const tasks = taken.flatMap((one) => {
       const room = turn.rooms.find(({ handler }) => handler === one.handler);
       return one.tasks.map((task) => ({ ...task, dueAt: room ? dueAt(task, room) : NEVER }));

@@ -14,11 +14,8 @@ const PAUSE_MS = { first: 1, most: 50 };
 
 const sync = promisify(fdatasync);
 
-export interface DatabaseOptions {
-  /** Milliseconds until a write that finds the store locked throws `busy`. Default: never. */
-  busyMs?: number;
-  readonly?: boolean;
-}
+/** `busyMs`: until a write that finds the store locked throws `busy`. Default: never. */
+export type DatabaseOptions = { busyMs?: number; readonly?: boolean };
 
 export class Db {
   readonly raw: Database.Database;
