@@ -62,8 +62,8 @@ export const retry = define({
     const failing = await hasten(context.db, { handler: name, ...filter, limit: 0 });
     if (dead + failing === 0) throw new Refused(`${name} has no dead letters and no failing tasks`);
     const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
-    const rerun = await addRerun(context.db, { ...which, perMinute: pace });
-    return { failing, rerun, words: 'failing tasks run now; this rerun runs the dead letters behind live work' };
+    if (dead > 0) await addRerun(context.db, { ...which, perMinute: pace });
+    return { failing, deadLetters: dead, words: 'failing tasks run now, dead letters of the filter behind live work' };
   },
 });
 

@@ -128,7 +128,7 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   if (processes.run === 'down') return { level: 'busy', text: RUN_DOWN };
   if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
   const [failing] = facts.handlers.flatMap((handler) => failureOf(handler, facts.at) ?? []);
-  if (failing !== undefined) return { level: 'warning', text: failing };
+  if (failing !== undefined) return { level: 'warning', text: `${failing}: npx kit tasks --causes` };
   const killer = facts.handlers.find(({ suspects }) => suspects > 0);
   if (killer) return { level: 'warning', text: suspectWords(killer) };
   return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };

@@ -11,7 +11,7 @@ export const FAULTS = [
   ]),
   ...planted('operations/store/tasks.ts', 'operations/changing', [
     'a retry without its lane',
-    'await tx.touch([task.lane]);',
+    'await tx.touch([before.lane]);',
     '',
   ]),
   ...planted(

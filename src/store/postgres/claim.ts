@@ -59,7 +59,6 @@ export async function claim(tx: Tx, turn: Turn, now: number, instance: string): 
   const first = (): number => n++;
   const result: Claimed = { claims: [], more: false, spare: [], held: false };
 
-  /** None: its lanes are not claimed. */
   async function live(room: Room): Promise<number[]> {
     const row = rowOf.get(room.handler);
     if (!row) return [];

@@ -95,8 +95,10 @@ export class Connections implements Database {
   async leads(): Promise<boolean> {
     this.#lead ??= this.#takeLead();
     const client = await this.#lead.catch(() => null);
-    if (!client) this.#lead = undefined;
-    return client !== null;
+    // A frozen leader asks no more, so the server ends its connection.
+    const isAlive = Boolean(await client?.query('select 1').catch(() => null));
+    if (!isAlive) this.#lead = undefined;
+    return isAlive;
   }
 
   /** An advisory lock until the transaction ends. `try`: the row says whether it is `mine`. */
@@ -115,6 +117,7 @@ export class Connections implements Database {
       client.release();
       return null;
     }
+    await client.query('set idle_session_timeout = 15000');
     client.once('end', () => (this.#lead = undefined));
     return client;
   }

@@ -67,7 +67,6 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
   return { accept: orAlone(accept) };
 }
 
-/** What the readings of one call share: the time of storing, and what is counted. */
 type Batch = { now: number; counts: Counts };
 
 async function quarantine(tx: Tx, what: Arrival | Unreadable, reason: string, of: Row | null, batch: Batch) {

@@ -97,6 +97,6 @@ export function lockBeside(file: string): Database.Database {
     if ((error as { code?: string }).code === 'SQLITE_BUSY')
       throw new StoreError('owned', `${file} is in use by another kit: stop that one first`, error);
     const { message } = describe(error);
-    throw new StoreError('io', `${file} cannot be opened (${message}): see DATABASE_URL, or its owner`, error);
+    throw new StoreError('io', `${file} cannot be opened (${message}): see its owner and its disk`, error);
   }
 }
