@@ -213,7 +213,7 @@ test('every operation can be opened, and asks for each of its arguments', async 
 test('a refused change says why in full', async () => {
   const page = await open('actions');
   await page.locator('main').getByRole('button', { name: 'rerun' }).click();
-  await page.getByLabel('handler').fill('nobody');
+  await page.locator('dialog input[name=handler]').fill('nobody');
   await page.locator('dialog').getByRole('button', { name: 'rerun' }).click();
   await page.locator('dialog').getByText('there is no handler nobody: the handlers are crm').waitFor();
 });
