@@ -61,9 +61,9 @@ export const retry = define({
     someOf('--event, --error, --type, --session', { ...filter, all });
     const failing = await hasten(context.db, { handler: name, ...filter, limit: 0 });
     if (dead + failing === 0) throw new Refused(`${name} has no dead letters and no failing tasks`);
-    const which = { handler: name, only: 'dead' as const, filter, from: null, to: null };
-    if (dead > 0) await addRerun(context.db, { ...which, perMinute: pace });
-    return { failing, deadLetters: dead, words: 'failing tasks run now, dead letters of the filter behind live work' };
+    const which = { handler: name, only: 'dead', filter, from: null, to: null, perMinute: pace } as const;
+    if (dead > 0) await addRerun(context.db, which);
+    return { failing, words: `failing tasks run now, of ${dead} dead letters the matching ones behind live work` };
   },
 });
 
