@@ -64,20 +64,20 @@ const alone =
   (step: Step): Step =>
   async () =>
     (await db.leads()) ? step() : FOLLOW_MS;
-const loops = [...ofFile, ...ofOne.map(alone), reconcile].map((step) => startLoop(step, recover));
 let ops: Server | undefined;
-// The previous `keep` may still hold the port.
-const opening = startLoop(async () => {
+/** The previous `keep` may still hold the port. */
+async function openOps(): Promise<number> {
   ops ??= await startOps(parts).catch((error: unknown) => {
     log.error({ why: describe(error).message }, 'the ops port cannot be opened: there is no page and no API');
     return undefined;
   });
   return ops ? Infinity : OPS_MS;
-});
+}
+const loops = [...ofFile, ...ofOne.map(alone), reconcile, openOps].map((step) => startLoop(step, recover));
 
 async function stop(): Promise<void> {
   ops?.close();
-  await Promise.all([reconciler?.stop(), opening.stop(), ...loops.map((loop) => loop.stop())]);
+  await Promise.all([reconciler?.stop(), ...loops.map((loop) => loop.stop())]);
   store.close();
   process.exit(EXIT.done);
 }

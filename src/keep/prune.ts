@@ -23,22 +23,15 @@ const OLD = `select seq, cast(cursor as text) as cursor from events e
     and (e.cursor is null or e.cursor <= cast(@watermark as bigint) or cast(@watermark as bigint) is null)
     and not exists (select 1 from tasks t where t.event = e.seq and t.state = 0)`;
 
-/** True: the clock is more than a day ahead of the newest event and of the last prune. */
-export function isTooFar(now: number, newestAt: number | null, lastAt: number | null): boolean {
-  const known = Math.max(newestAt ?? -Infinity, lastAt ?? -Infinity);
-  return known !== -Infinity && now - known > DAY_MS;
-}
-
 export function createPruning({ db, config, log }: Keep): Step {
   let after = 0;
   return async () => {
     const { newestAt, state } = await readFacts(db);
     const now = db.clock.now();
-    const lastAt = typeof state['pruned_at'] === 'number' ? state['pruned_at'] : null;
-    if (isTooFar(now, newestAt, lastAt)) {
-      const known = iso(Math.max(newestAt ?? 0, lastAt ?? 0));
+    const known = Math.max(newestAt ?? 0, Number(state['pruned_at'] ?? 0));
+    if (known > 0 && now - known > DAY_MS) {
       const words = 'nothing is pruned now: the clock is over a day ahead of the newest event and the last prune';
-      log.warn({ now: iso(now), known }, words);
+      log.warn({ now: iso(now), known: iso(known) }, words);
       return HOUR_MS;
     }
     const next = await prune(db, now - config.RETENTION_DAYS * DAY_MS, after);

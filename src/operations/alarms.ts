@@ -14,12 +14,13 @@ import {
   refusedWords,
   sinceOf,
   RUN_DOWN,
+  silentMs,
 } from './judge.ts';
 import type { Alarm, Disk, Facts, HandlerFacts } from './store/shapes.ts';
 
 /** Failed deliveries in a row. At 15 the service switches the webhook off (contract 3.2). */
 const FAILURES = { warning: 3, critical: 10, off: 15 };
-const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000 };
+const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000, silent: 120_000 };
 
 /** Bytes. A larger WAL file raises an alarm, and so does less free space on the disk. */
 const LOG = 64 * 2 ** 20;
@@ -62,7 +63,7 @@ function ofDeliveries(facts: Facts): Told[] {
   if (failures < FAILURES.warning) return [];
   const off =
     failures >= FAILURES.off
-      ? ' If the service sent them, it has switched the webhook off: correct this, then enable the webhook at the service.'
+      ? ' If the service sent them, it has switched the webhook off: enable it at the service once this is corrected.'
       : '';
   const level = failures >= FAILURES.critical ? 'critical' : 'warning';
   return [alarm('deliveries_refused', level, `${refusedWords(facts)}${off}`)];
@@ -85,7 +86,7 @@ function ofHistory(facts: Facts): Told[] {
     const words = `${count(facts.gaps.length, 'gap')}: the service no longer has the events after cursor ${gap.after}${end}`;
     found.push(alarm('gap', 'critical', words, gap.upTo === null ? null : does('reconcile', { from: gap.after })));
   }
-  if (isSilent(facts)) {
+  if (silentMs(facts) > LATE_MS.silent) {
     const words = 'Events come only by replay: the webhook is off or unreachable. Check it at the service';
     found.push(alarm('webhook_silent', 'critical', words));
   }
@@ -98,13 +99,6 @@ function ofHeld({ handlers, at }: Facts): Told[] {
   if (name === undefined || heldSince === null || at - heldSince <= LATE_MS.strict) return [];
   const words = `${name} has waited ${duration(at - heldSince)} for replay to show an event that a webhook brought`;
   return [alarm('replay_behind', 'warning', words, does('tasks', { handler: name, state: 'waiting' }))];
-}
-
-/** True: replay brings events that webhooks should have brought. */
-function isSilent({ state, at }: Facts): boolean {
-  const accepted = Number(state['last_accepted_at'] ?? 0);
-  const recovered = (state['reconcile'] as { recoveredAt?: number | null } | undefined)?.recoveredAt ?? 0;
-  return recovered - accepted > 120_000 && at - recovered < 3_600_000;
 }
 
 function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {

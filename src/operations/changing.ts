@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, flag, perMinute } from './arguments.ts';
 import { define, Refused } from './define.ts';
+import { reconcileOf } from './judge.ts';
 import { eventNamed, handlerNamed } from './named.ts';
 import { readFacts } from './store/facts.ts';
 import { tell, type PeopleStore } from './store/open.ts';
@@ -124,9 +125,10 @@ export const reconcile = define({
   args: ARGS.pick({ from: true }),
   access: 'change',
   async run({ db, clock }, { from = null }) {
-    const { floor, state } = await readFacts(db);
-    const { state: now } = (state['reconcile'] ?? { state: 'off' }) as { state: string };
-    if (now === 'off') throw new Refused('history is not read: set API_BASE_URL and API_KEY, then restart the kit');
+    const facts = await readFacts(db);
+    const { floor } = facts;
+    if (reconcileOf(facts).state === 'off')
+      throw new Refused('history is not read: set API_BASE_URL and API_KEY, then restart the kit');
     if (from !== null && floor !== null && BigInt(from) < BigInt(floor))
       throw new Refused(`pruning has removed everything up to ${floor}: name that cursor or a higher one`);
     await tell(db, 'reconcile_asked', { at: clock.now(), from });

@@ -40,17 +40,11 @@ export const ANSWERS: Record<string, string> = {
 /** Sends a signed `webhook.ping`, as the service's test does. Null: the answer was a 2xx. Otherwise what went wrong. */
 async function ping(url: string, secret: string, config: Config, clock: Clock): Promise<string | null> {
   // By `kit_`, `receive` recognises the kit's own tests, which do not prove that the service's webhook is on.
-  const id = `kit_${randomUUID()}`;
+  const named = { id: `kit_${randomUUID()}`, type: 'webhook.ping' };
   const rest = { cursor: null, session_id: null, webhook_id: 'doctor', data: { message: 'doctor' } };
-  const event = { id, type: 'webhook.ping', created_at: iso(clock.now()), ...rest };
+  const event = { ...named, created_at: iso(clock.now()), ...rest };
   const body = Buffer.from(`${JSON.stringify(event, null, '\t')}${' '.repeat(LARGE)}\n`);
-  const about = {
-    id,
-    type: 'webhook.ping',
-    deliveryId: randomUUID(),
-    attempt: 1,
-    prefix: config.WEBHOOK_HEADER_PREFIX,
-  };
+  const about = { ...named, deliveryId: randomUUID(), attempt: 1, prefix: config.WEBHOOK_HEADER_PREFIX };
   const timestampSeconds = Math.floor(clock.now() / SECOND_MS);
   const failure = await post(url, body, signedHeaders({ ...about, body, secrets: [secret], timestampSeconds }));
   return failure && `${failure}${ANSWERS[failure] ? `: ${ANSWERS[failure]}` : ''}`;

@@ -11,6 +11,8 @@ export interface Reconcile {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
+  /** When a pass last brought an event that no webhook had brought. */
+  recoveredAt?: number | null;
   /** New events that the current pass has brought. */
   fetched?: number;
 }
@@ -25,6 +27,7 @@ export const DAY_MS = 24 * HOUR_MS;
 const BEHIND = 1_000;
 export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process "run" is down. It starts by itself; if it does not, see the log';
+const STARTING = 'The kit has just started or reloaded: it takes deliveries, and its handlers begin in a moment';
 const KEEP_DOWN = 'No history is read: the process "keep" is down. It starts by itself; if it does not, see the log';
 const DOWN: Kit['processes'] = { receive: 'down', run: 'down', keep: 'down' };
 
@@ -101,15 +104,29 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
+/** For how long no webhook had come when replay brought what one should have brought, within the last hour. */
+export function silentMs(facts: Facts): number {
+  const { recoveredAt } = reconcileOf(facts);
+  const isRecent = recoveredAt && facts.at - recoveredAt < HOUR_MS;
+  return isRecent ? recoveredAt - Number(facts.state['last_accepted_at'] ?? 0) : 0;
+}
+
+/** The name and the place of a stored error. Its message is left out, because it may quote a sender's text. */
+function placeOf(error: string | null): string {
+  const name = /^[A-Za-z_$][\w$]*(?=: )/.exec(error ?? '')?.[0] ?? 'an error';
+  const place = /\(([^()\s]+\.[cm]?[jt]s(:\d+)?)\)$/.exec(error ?? '')?.[1];
+  return place ? ` with ${name} at ${place}` : '';
+}
+
 /** Says that tasks fail now; or that at least three recent tasks, and a tenth, became dead letters. Null: neither. */
 export function failureOf(
-  { name, failing, dead: all, recent: { ended, dead } }: HandlerFacts,
+  { name, failing, dead: all, recent: { ended, dead }, error }: HandlerFacts,
   at: number,
 ): string | null {
   if (failing)
-    return `${name} has failed for ${duration(at - failing.since)}, in ${count(failing.lanes, 'conversation')}`;
+    return `${name} has failed for ${duration(at - failing.since)}, in ${count(failing.lanes, 'conversation')}${placeOf(error)}`;
   if (dead < 3 || dead * 10 < ended) return null;
-  return `${name} gives tasks up: it has ${count(all, 'dead letter')}`;
+  return `${name} gives tasks up${placeOf(error)}: it has ${count(all, 'dead letter')}`;
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>
@@ -124,9 +141,8 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   const worst = full ?? alarms.find(({ level }) => level === 'critical') ?? alarms[0];
   if (worst) return { level: worst.level, text: worst.text };
   if (failuresOf(facts) > 0) return { level: 'warning', text: refusedWords(facts) };
-  // At the start, `run` and `keep` come up a moment later than `receive`.
-  if (processes.run === 'down') return { level: 'busy', text: RUN_DOWN };
-  if (processes.keep === 'down') return { level: 'busy', text: KEEP_DOWN };
+  const down = processes.run === 'down' ? RUN_DOWN : processes.keep === 'down' && KEEP_DOWN;
+  if (down) return { level: 'busy', text: facts.at - sinceOf(facts) < DOWN_MS ? STARTING : down };
   const [failing] = facts.handlers.flatMap((handler) => failureOf(handler, facts.at) ?? []);
   if (failing !== undefined) return { level: 'warning', text: `${failing}: npx kit tasks --causes` };
   const killer = facts.handlers.find(({ suspects }) => suspects > 0);
@@ -140,7 +156,10 @@ function busyWith(facts: Facts): Headline | null {
   const reconcile = reconcileOf(facts);
   if (reconcile.state === 'running' && reconcile.fetched)
     return busy(`Catching up: ${count(reconcile.fetched, 'event')} fetched`);
-  if (reconcile.state === 'idle' && reconcile.lastAt === null) return busy('History is being read for the first time');
+  const isReading = reconcile.state === 'idle' || reconcile.state === 'running';
+  if (isReading && (reconcile.lastAt ?? 0) < sinceOf(facts))
+    return busy('History is being read, for what came before the start');
+  if (silentMs(facts) > 0) return busy('The newest events came by replay, and no webhook since: is the webhook on?');
   const behind = behindOf(facts);
   if (behind > BEHIND) return busy(`A handler still has ${count(behind, 'event')} to take up`);
   if (reconcile.state === 'backing-off')

@@ -16,6 +16,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   const due = handlers.flatMap(({ dueSince }) => dueSince ?? []);
   const { state, lastAt, reason, recovered } = reconcileOf(facts);
   const of = (name: 'done' | 'skipped' | 'dead'): number => totalOf(facts, name);
+  const waiting = Math.max(0, totalOf(facts, 'waiting') - running);
   return {
     headline: headlineOf(facts, alarms),
     version,
@@ -23,13 +24,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
     behind: behindOf(facts),
     duplicates: counters['duplicates'] ?? 0,
     quarantined: counters['quarantined'] ?? 0,
-    tasks: {
-      waiting: Math.max(0, totalOf(facts, 'waiting') - running),
-      running,
-      done: of('done'),
-      skipped: of('skipped'),
-      dead: of('dead'),
-    },
+    tasks: { waiting, running, done: of('done'), skipped: of('skipped'), dead: of('dead') },
     oldestWaitingSeconds: due.length > 0 ? Math.max(0, Math.round((facts.at - Math.min(...due)) / 1_000)) : null,
     watermark: facts.watermark,
     floor: facts.floor,

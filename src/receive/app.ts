@@ -69,7 +69,7 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
   const names = receivedHeaders(prefix);
 
   /** Takes a whole body: verifies it, stores what it holds, and answers. */
-  async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: Buffer[], since: number) {
+  async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: string[], since: number) {
     if (!isSigned(bytes, timestamp, signatures, secrets())) return refuse(ctx, 'bad_signature', health);
     const skew = Math.floor(clock.now() / 1_000) - timestamp;
     if (Math.abs(skew) > toleranceSeconds) return refuse(ctx, 'clock_skew', health);

@@ -16,7 +16,7 @@ const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
   const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9, behind: 0 };
-  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0 };
+  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0, error: null };
   const times = { dueSince: null, heldSince: null };
   return { handlers: [{ ...file, ...counts, ...well, ...times, ...change }] };
 }
@@ -51,7 +51,11 @@ test.each<[string, Partial<Facts>, string]>([
     'busy: Catching up: 20,000 events fetched',
   ],
   ['known history is read again', reconcile({ state: 'running', fetched: 0 }), 'ok: Deliveries are taken and handled'],
-  ['history was never read', reconcile({ lastAt: null }), 'busy: History is being read for the first time'],
+  [
+    'history was not read since the start',
+    { state: { since: AT + 1 } },
+    'busy: History is being read, for what came before the start',
+  ],
   [
     'the service fails shortly',
     reconcile({ state: 'backing-off', reason: '503' }),
@@ -63,6 +67,11 @@ test.each<[string, Partial<Facts>, string]>([
     { state: { ...refused(3).state, since: AT + 1 } },
     'warning: 3 deliveries in a row were refused, the last one 0 s ago',
   ],
+  [
+    'replay brought an event half a minute after the last webhook',
+    { state: { last_accepted_at: AT - 30_000, reconcile: { ...IDLE, recoveredAt: AT } } },
+    'busy: The newest events came by replay, and no webhook since',
+  ],
   ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come only by replay'],
   [
     'most became dead letters',
@@ -70,6 +79,12 @@ test.each<[string, Partial<Facts>, string]>([
     'warning: crm gives tasks up: it has 9 dead letters: npx kit tasks --handler crm --causes',
   ],
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 conversations'],
+  [
+    'one fails at a known place',
+    crm({ failing: { lanes: 1, since: LATE }, error: 'TypeError: +5511 (a) (src/handlers/crm.ts:12)' }),
+    'warning: crm has failed for 6 min, in 1 conversation with TypeError at src/handlers/crm.ts:12: npx kit tasks',
+  ],
+  ['run was just started', { state: { ...processes({ run: 'down' }).state, since: AT } }, 'busy: The kit has just'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],
   ['a handler is paused', crm({ paused: true, waiting: 1 }), 'busy: crm is paused, with 1 waiting task: npx kit'],

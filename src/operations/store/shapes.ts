@@ -27,6 +27,8 @@ export interface HandlerFacts {
   failing: { lanes: number; since: number } | null;
   /** None while its dead letters run again. Else: tasks around its newest dead letter that ended within the last hour, and how many of them are dead letters. */
   recent: { ended: number; dead: number };
+  /** Of its newest failing task; if none fails, of its newest dead letter. */
+  error: string | null;
   /** Lanes whose task was running when its process died, and runs again in a process of its own. */
   suspects: number;
   /** When its longest wait began: a due lane, failing task or event to take up. Null: none. */

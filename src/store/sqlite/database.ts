@@ -50,7 +50,10 @@ export class Db {
    * power cut may undo a transaction that is not synced, but not once a later transaction is synced.
    */
   async write<Result>(work: () => Result | Promise<Result>, { synced = true } = {}): Promise<Result> {
-    const result = await this.#alone(() => this.#transaction(work));
+    const result = await this.#alone(async () => {
+      await this.#begin();
+      return this.#inside(work);
+    });
     if (synced) await this.#sync();
     return result;
   }
@@ -84,11 +87,6 @@ export class Db {
     } catch (error) {
       throw new StoreError('io', `the WAL could not be synced: ${describe(error).message}`, error);
     }
-  }
-
-  async #transaction<Result>(work: () => Result | Promise<Result>): Promise<Result> {
-    await this.#begin();
-    return this.#inside(work);
   }
 
   async #inside<Result>(work: () => Result | Promise<Result>): Promise<Result> {
@@ -138,5 +136,6 @@ const CODES: [RegExp, StoreCode][] = [
 export function faultOf(error: unknown): unknown {
   if (!(error instanceof Database.SqliteError)) return error;
   const code = CODES.find(([shape]) => shape.test(error.code))?.[1];
-  return code ? new StoreError(code, `${error.code}: ${describe(error).message}`, error) : error;
+  const hint = code === 'full' || code === 'io' ? ': see whether the disk is full, with df -h' : '';
+  return code ? new StoreError(code, `${error.code}: ${describe(error).message}${hint}`, error) : error;
 }
