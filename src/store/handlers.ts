@@ -12,6 +12,8 @@ const ADD = `insert into handlers (id, name, file, state, position) select coale
   'missing', coalesce((select cast(value as bigint) from state where name = 'first'), @newest) from handlers returning id`;
 const SET = `update handlers set fault = @fault, file = @file, state = @state
   where id = @id and (@state = 'loaded' or id not in (${LOADED}))`;
+/** Its last sign of life may be older than its set-up. If others judge it now, their signs are new. */
+const LOAD = `update boots set handlers = @loaded, seen_at = (select max(seen_at) from boots) where id = @boot`;
 const MISS = `update handlers set state = 'missing', fault = null
   where id not in (${LOADED}) and id not in (select cast(value as bigint) from json_each(@there))`;
 
@@ -32,10 +34,7 @@ export async function register(
     if (fault === null) ids.set(name, id);
     await tx.run(SET, { id, file, fault, state: fault === null ? 'loaded' : 'broken', boot });
   }
-  await tx.run('update boots set handlers = @loaded where id = @boot', {
-    boot,
-    loaded: JSON.stringify([...ids.values()]),
-  });
+  await tx.run(LOAD, { boot, loaded: JSON.stringify([...ids.values()]) });
   await tx.run(MISS, { boot, there: JSON.stringify(there) });
   await tx.run("delete from state where name = 'first'");
   return ids;

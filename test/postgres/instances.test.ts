@@ -170,6 +170,19 @@ test('the lanes of an instance without a sign of life are given back, and what i
   expect(await other.cursors(claims[0])).toEqual(['1']);
 });
 
+test('an instance is not judged during a long set-up, nor at its end', async () => {
+  const [one, slow] = await two();
+  const begun = await slow.store.work.begin('live', true);
+  slow.boot = begun.boot;
+  await signs(one, slow);
+  await slow.load();
+  one.now += 1_000;
+  await one.turn([], { tasks: 0 });
+  expect(await one.number('select count(*) from boots')).toBe(2);
+  await signs(one, slow);
+  expect(await one.number('select count(*) from boots')).toBe(1);
+});
+
 test('an instance judges no other before its own signs have come for 10 s', async () => {
   const [silent, other] = await two();
   await signs(other, silent, 5);

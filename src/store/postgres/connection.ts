@@ -26,13 +26,8 @@ const SETUP_MS = 600_000;
  * Every commit is on disk. Rows are found by an index: plans are made while a store is small, and one that reads a whole
  * table would become slower with each event.
  */
-const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}`);
-const SETTINGS = [
-  'synchronous_commit=on',
-  'jit=off',
-  'plan_cache_mode=force_generic_plan',
-  ...WAYS.map((way) => `${way}=off`),
-];
+const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}=off`);
+const SETTINGS = ['synchronous_commit=on', 'jit=off', 'plan_cache_mode=force_generic_plan', ...WAYS];
 const SNAPSHOT = 'begin isolation level repeatable read read only';
 /** How often a transaction is tried that another one was in the way of. */
 const TRIES = 5;
@@ -47,6 +42,8 @@ export interface Tx extends Change {
   /** As it is: several statements, or values by number. `extended`: one statement alone. */
   query(config: string | (QueryConfig & { queryMode?: 'extended'; query_timeout?: number })): Promise<QueryResult>;
 }
+
+type End = (how: 'commit' | 'rollback') => Promise<QueryResult>;
 
 export class Connections implements Database {
   readonly dialect = 'postgres';
@@ -122,41 +119,44 @@ export class Connections implements Database {
     return client;
   }
 
-  async #once<Result>(work: (tx: Tx) => Promise<Result>, sent: Promise<QueryResult>[] = []): Promise<Result> {
+  async #once<Result>(work: (tx: Tx, end: End) => Promise<Result>, sent: Promise<QueryResult>[] = []): Promise<Result> {
     const client = await this.#pool.connect().catch(refuse);
     let isLost = false;
     let isOver = false;
-    // Work that goes on after a failure must not send statements into the next transaction.
+    // Work that goes on after a failure must not send statements outside of its transaction, or into the next one.
     const query: Tx['query'] = (config) => {
       const answer = isOver ? Promise.reject(new Error('the transaction is over')) : client.query(config).catch(refuse);
       // Another statement may fail first.
       answer.catch(() => {});
       return answer;
     };
+    const end: End = (how) => {
+      isOver = true;
+      return client.query(how).catch(refuse);
+    };
     try {
-      return await work(this.#tx(client, query, sent));
+      return await work(this.#tx(client, query, sent), end);
     } catch (error) {
       isLost = error instanceof StoreError && error.code === 'io';
       throw error;
     } finally {
-      isOver = true;
       client.release(isLost);
     }
   }
 
   #transaction<Result>(begin: string, work: (tx: Tx) => Promise<Result>): Promise<Result> {
     const sent: Promise<QueryResult>[] = [];
-    return this.#once(async (tx) => {
+    return this.#once(async (tx, end) => {
       sent.push(tx.query(begin));
       try {
         const result = await work(tx);
         // If a statement has failed, the server rolls back here.
-        sent.push(tx.query('commit'));
+        sent.push(end('commit'));
         const { command } = (await Promise.all(sent)).at(-1) ?? {};
         if (command !== 'COMMIT') throw new Error('a statement failed, so the transaction was rolled back');
         return result;
       } catch (error) {
-        await tx.query('rollback');
+        await end('rollback');
         // It may only follow from a statement that was sent before.
         await Promise.all(sent);
         throw error;

@@ -5,9 +5,9 @@ import { missLost } from '../handlers.ts';
 import type { Connections } from './connection.ts';
 import { IDS, idsOf } from './rows.ts';
 
-/** Between two signs. After a `gap`, signs are not regular. Without one for `lost`, a boot is judged. */
-const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000 };
-const STALE = `seen_at < now_ms() - ${SIGN_MS.lost}`;
+/** A boot without a sign for `lost` is judged. One without handlers holds no lane, and may be in its `setup`. */
+const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000, setup: 600_000 };
+const STALE = `seen_at < now_ms() - case when role = 'live' and handlers = '[]' then ${SIGN_MS.setup} else ${SIGN_MS.lost} end`;
 const SIGN = `with mine as (update boots set seen_at = now_ms() where id = @boot)
   select id from boots where id <> @boot and ${STALE}`;
 
