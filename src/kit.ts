@@ -94,7 +94,7 @@ export interface Handler<Type extends string = string> {
   maxAgeMs?: number;
   /** The outcome for a stale event. Default: 'run', as if it were not stale. */
   onStale?: 'run' | 'skip' | 'dead';
-  /** The most attempts that begin in any minute, spread evenly: 60 means one per second. Default: no limit. */
+  /** The most attempts that one process begins in a minute, spread evenly: 60 is one per second. Default: no limit. */
   rate?: { perMinute: number };
   /**
    * Creates and changes the handler's own tables. A list: each step runs once, in order. To change a table, add a new

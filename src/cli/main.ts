@@ -65,9 +65,7 @@ function read(operation: Operation, given: string[]): { args: Record<string, unk
   );
   const { first = [] } = operation;
   if (parsed.positionals.length > first.length)
-    throw new Refused(
-      `${operation.name} does not take ${parsed.positionals.join(' ')}: its arguments are options with names`,
-    );
+    throw new Refused(`${operation.name} does not take ${parsed.positionals.slice(first.length).join(' ')}`);
   for (const [n, value] of parsed.positionals.entries()) args[first[n] ?? ''] = value;
   return { args, json: json === true };
 }

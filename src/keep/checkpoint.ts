@@ -1,5 +1,5 @@
 // Checkpoints copy pages from SQLite's WAL file into the store's file, so that the WAL stays short and reads stay fast. They
-// are small and frequent, because each sync of the WAL waits until the disk has written what came before.
+// are small and frequent, because each sync of the WAL waits until the disk has written the pages copied before.
 import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { PeopleStore } from '../operations/store/open.ts';

@@ -56,7 +56,7 @@ const SERVER = `select cast(current_setting('server_version_num') as int) as ver
   current_setting('synchronous_commit') as synced, current_setting('server_encoding') as encoding,
   has_schema_privilege(current_schema(), 'create') as "mayCreate",
   cast(current_setting('max_connections') as int) - (select count(*) from pg_stat_activity) as free`;
-/** Connections that one more instance may open. */
+/** About how many connections one more instance opens. */
 const CONNECTIONS = 25;
 
 const CHECKS: Record<string, Check> = {

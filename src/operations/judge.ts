@@ -100,7 +100,7 @@ export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
   if (at < sinceOf(facts) || facts.at - at > 10 * SECOND_MS)
-    return `${n} in a row were refused, the last one ${duration(facts.at - at)} ago: ${why.split('. ')[0]}.`;
+    return `Refused in a row: ${n}, the last one ${duration(facts.at - at)} ago: ${why.split('. ')[0]}.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
@@ -123,8 +123,8 @@ export function failureOf(
   { name, failing, dead: all, recent: { ended, dead }, error }: HandlerFacts,
   at: number,
 ): string | null {
-  if (failing)
-    return `${name} has failed for ${duration(at - failing.since)}, in ${count(failing.lanes, 'conversation')}${placeOf(error)}`;
+  const lanes = failing?.lanes ? `, in ${count(failing.lanes, 'lane')}` : '';
+  if (failing) return `${name} has failed for ${duration(at - failing.since)}${lanes}${placeOf(error)}`;
   if (dead < 3 || dead * 10 < ended) return null;
   return `${name} gives tasks up${placeOf(error)}: it has ${count(all, 'dead letter')}`;
 }

@@ -16,7 +16,7 @@ export type Report =
   /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };
 
-/** What `run` gets as JSON. `instance`: its kit. New handlers begin after event `newest`. `without`: by file, how it ended `run`. */
+/** What `run` gets as JSON. `instance`: its kit. New handlers begin after event `newest`. `without`: files left out, and how each ended `run`. */
 export type RunArgs = {
   instance: string;
   role: Role;

@@ -65,7 +65,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'none was refused since the secret was corrected',
     { state: { ...refused(3).state, since: AT + 1 } },
-    'warning: 3 deliveries in a row were refused, the last one 0 s ago',
+    'warning: Refused in a row: 3 deliveries, the last one 0 s ago',
   ],
   [
     'replay brought an event half a minute after the last webhook',
@@ -78,11 +78,11 @@ test.each<[string, Partial<Facts>, string]>([
     crm({ dead: 9, recent: { ended: 40, dead: 5 } }),
     'warning: crm gives tasks up: it has 9 dead letters: npx kit tasks --handler crm --causes',
   ],
-  ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 conversations'],
+  ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 lanes'],
   [
     'one fails at a known place',
     crm({ failing: { lanes: 1, since: LATE }, error: 'TypeError: +5511 (a) (src/handlers/crm.ts:12)' }),
-    'warning: crm has failed for 6 min, in 1 conversation with TypeError at src/handlers/crm.ts:12: npx kit tasks',
+    'warning: crm has failed for 6 min, in 1 lane with TypeError at src/handlers/crm.ts:12: npx kit tasks',
   ],
   ['run was just started', { state: { ...processes({ run: 'down' }).state, since: AT } }, 'busy: The kit has just'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],

@@ -55,7 +55,7 @@ async function handlerOf(tx: Sql, row: HandlerRow, at: number, newest: number): 
     paused: row.paused === 1,
     // Numbers have holes, so counting is exact, and subtracting is not.
     behind: n < COUNTED ? n : newest - position,
-    failing: since === null ? null : { lanes: Math.max(1, lanes), since },
+    failing: since === null ? null : { lanes, since },
     recent: recent ?? { ended: 0, dead: 0 },
     error: worst?.error ?? null,
     suspects: (await tx.get<{ n: number }>(SUSPECTS, { id }))?.n ?? 0,

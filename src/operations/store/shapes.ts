@@ -23,7 +23,7 @@ export interface HandlerFacts {
   dead: number;
   /** Attempts that failed. */
   failed: number;
-  /** Lanes of the first thousand failing tasks, without those that stepped aside, and since when tasks fail. */
+  /** Lanes of the first thousand failing tasks, without those of one task alone, and since when tasks fail. */
   failing: { lanes: number; since: number } | null;
   /** None while its dead letters run again. Else: tasks around its newest dead letter that ended within the last hour, and how many of them are dead letters. */
   recent: { ended: number; dead: number };

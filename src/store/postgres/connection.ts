@@ -88,7 +88,7 @@ export class Connections implements Database {
     return this.#transaction(SNAPSHOT, work);
   }
 
-  /** Whether this process does what one process alone does, for all instances. It does so until its connection ends. */
+  /** True: of all instances, this process does what only one may do. It does so until its connection ends. */
   async leads(): Promise<boolean> {
     this.#lead ??= this.#takeLead();
     const client = await this.#lead.catch(() => null);

@@ -1,4 +1,4 @@
-// Values and rows as PostgreSQL's driver gives and takes them, and names in the text of a statement.
+// Values as PostgreSQL's driver gives and takes them, and numbers for their names in a statement.
 import { types as standard } from 'pg';
 
 /** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */

@@ -13,7 +13,7 @@ const SESSION = '00000000-0000-4000-8000-000000000001';
 /** Events a minute while traffic is on, and how many of 100 events meet chaos. */
 const [TRAFFIC, CHAOS] = [60, 30];
 
-/** `live`: real events come from the service, so an event that is sent here has no cursor. */
+/** `live`: real events come from the service, so a new event that is sent here has no cursor. */
 export function createActions({ history, streams, webhook, rate, chaos }: SimulatedService, live: boolean) {
   let switches = { traffic: false, chaos: false };
   let types: Record<string, EventType<unknown>> = {};
