@@ -120,7 +120,7 @@ test('the status of a store with a conversation that fails names it, and says si
   world.now += 180_000;
   await report(world);
   expect(await ask(world, 'status')).toMatchObject({
-    headline: { level: 'warning', text: 'h has failed for 3 min, in 1 conversation: npx kit tasks --causes' },
+    headline: { level: 'warning', text: 'h has failed for 3 min, in 1 lane: npx kit tasks --causes' },
     oldestWaitingSeconds: 180,
     newestCursor: '1',
     events: 1,
