@@ -8,10 +8,11 @@ import { parseArgs } from 'node:util';
 import { ROOTS } from '../harness.ts';
 import { fill, type Past } from './fill.ts';
 import { drive, memoryMbOf, startBenched, type Edition, type Measured, type Wanted } from './measure.ts';
+import { postgres } from './postgres.ts';
 
 type Both<Value> = Partial<Record<Edition, Value[]>>;
 
-const SECTIONS = { rates, busy, latency, growth, memory, start };
+const SECTIONS = { rates, busy, latency, growth, memory, start, postgres: onPostgres };
 const SLOW_MS = 5;
 const REST_MS = 3_000;
 const WARM = 4_000;
@@ -132,6 +133,11 @@ async function start(): Promise<string[]> {
     rowOf('start to ready, ms', of(seen, 'calm'), '≤ 600'),
     rowOf('ready after kill -9 under load, ms', of(seen, 'killed'), '≤ 1500'),
   ];
+}
+
+async function onPostgres(): Promise<string[]> {
+  const figures = await postgres({ rounds, events });
+  return figures.map(({ what, values, wanted }) => rowOf(what, { second: values }, wanted));
 }
 
 async function driven(edition: Edition, wanted: Wanted, { place = '', slowMs = 0 } = {}): Promise<Measured> {

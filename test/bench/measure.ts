@@ -35,8 +35,8 @@ export default { on: '*', ${slowMs > 0 ? 'async ' : ''}handle({ receivedAt }) {
 } };
 `;
 
-export function startBenched(edition: Edition, folder?: string, slowMs = 0): Promise<Kit> {
-  return startKit({ edition, ...(folder && { folder }), handlers: { 'noting.js': handlerOf(slowMs) } });
+export function startBenched(edition: Edition, folder?: string, slowMs = 0, env = {}): Promise<Kit> {
+  return startKit({ edition, env, ...(folder && { folder }), handlers: { 'noting.js': handlerOf(slowMs) } });
 }
 
 /** Accepted and handled events a second; processor time of the kit an event, µs; 99th percentiles, ms. */
@@ -79,7 +79,7 @@ export async function drive(kit: Kit, { meanwhile, ...wanted }: Wanted): Promise
 }
 
 /** How many events were handled, and then by milliseconds how many tasks began so late. */
-function seenBy({ folder }: Kit): [number, ...number[]] {
+export function seenBy({ folder }: Kit): [number, ...number[]] {
   const file = join(folder, 'seen');
   const bytes = existsSync(file) ? new Uint8Array(readFileSync(file)) : new Uint8Array(0);
   const [handled = 0, ...lags] = new Int32Array(bytes.buffer);

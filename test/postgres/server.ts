@@ -24,6 +24,7 @@ function install(): void {
 /** `safe`: commits are on disk. */
 export async function startServer({ safe = false, port = 0 } = {}): Promise<{
   url: string;
+  restart: () => Promise<void>;
   stop: () => Promise<void>;
 }> {
   install();
@@ -44,14 +45,21 @@ export async function startServer({ safe = false, port = 0 } = {}): Promise<{
   const own = port || (await freePort());
   const settings = [`port=${own}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories=', ...(safe ? [] : FAST)];
   const flags = ['-D', data, ...settings.flatMap((setting) => ['-c', setting])];
-  const child = spawn(join(native, 'bin/postgres'), flags, { ...USER, cwd: folder, stdio: 'ignore' });
+  const begin = () => spawn(join(native, 'bin/postgres'), flags, { ...USER, cwd: folder, stdio: 'ignore' });
+  let child = begin();
   const url = `postgres://postgres@127.0.0.1:${own}/postgres`;
   await until('PostgreSQL to answer', () => answers(url));
+  // SIGINT: it ends open connections.
+  const end = async (): Promise<unknown> => child.exitCode === null && child.kill('SIGINT') && once(child, 'exit');
   return {
     url,
+    async restart(): Promise<void> {
+      await end();
+      child = begin();
+      await until('PostgreSQL to answer', () => answers(url));
+    },
     async stop(): Promise<void> {
-      // SIGINT: it ends open connections.
-      if (child.exitCode === null && child.kill('SIGINT')) await once(child, 'exit');
+      await end();
       rmSync(folder, { recursive: true, force: true });
     },
   };
