@@ -4,8 +4,8 @@ import { fdatasync, openSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { PeopleStore } from '../operations/store/open.ts';
 
-// Bytes. If the WAL file has at least `passive`, pages are copied. If `restart` of them are in use, writers wait
-// for a moment, and the WAL begins anew. If it has at least `cut`, it is truncated.
+// Bytes. If the WAL file has at least `passive`, pages are copied. If at least `restart` bytes of it are in use,
+// writers wait for a moment, and the WAL begins anew. If the file has at least `cut`, it is truncated.
 const LOG = { passive: 8 * 2 ** 20, restart: 24 * 2 ** 20, cut: 48 * 2 ** 20 };
 // Milliseconds until the next look: `busy` while the WAL grows, `idle` while it does not, `vain` if a reader has prevented a
 // restart. `restart`: the least time between two restarts.

@@ -34,7 +34,7 @@ const path = config.storePath;
 const { store, db } = await openStore(config, { reader: true });
 const parts = { db, config, log };
 
-/** A fault of the store is temporary; if it is not, `receive` reports it. */
+/** Every fault of the store is taken as temporary. If it lasts, `receive` reports it. */
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
   if (error.code === 'full' && path !== null) makeRoom(path);
@@ -46,7 +46,7 @@ let reconciler: Reconciler | undefined;
 if (!config.API_KEY)
   await tell(db, 'reconcile', { state: 'off', lastAt: null, reason: 'API_KEY is not set', recovered: 0 });
 
-/** Begins or ends to read history, as this instance leads or not. */
+/** Starts to read history if this instance leads, and stops if it no longer does. */
 async function reconcile(): Promise<number> {
   if (!(await db.leads())) {
     await reconciler?.stop();

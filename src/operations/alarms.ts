@@ -93,7 +93,7 @@ function ofHistory(facts: Facts): Told[] {
   return found;
 }
 
-/** Strict tasks wait for events that replay does not show. */
+/** A strict task has waited over five minutes for replay to show its event. */
 function ofHeld({ handlers, at }: Facts): Told[] {
   const { name, heldSince = null } = handlers.toSorted((a, b) => (a.heldSince ?? at) - (b.heldSince ?? at))[0] ?? {};
   if (name === undefined || heldSince === null || at - heldSince <= LATE_MS.strict) return [];

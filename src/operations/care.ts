@@ -28,7 +28,7 @@ export const erase = define({
       throw new Refused('erased, but still in the WAL file: end the programs that read the store, then erase again');
     const mayComeBack = sender !== undefined && reconcileOf(await readFacts(db)).state === 'running';
     const isNothing = erased.events + erased.quarantined === 0;
-    const nothing = 'Nothing was found. Is the sender written exactly as in the events? See npx kit events --text';
+    const nothing = 'Nothing to erase was found. Is a sender exactly as in the events? See npx kit events --text';
     const words = isNothing
       ? nothing
       : mayComeBack
@@ -46,7 +46,7 @@ export const backup = define({
   access: 'change',
   async run({ db, clock, config }) {
     const { storePath, BACKUP_DIR: folder } = config();
-    if (storePath === null) throw new Refused('a store on PostgreSQL is backed up by its server, as by pg_dump');
+    if (storePath === null) throw new Refused('a store on PostgreSQL is backed up by its own tools, like pg_dump');
     if (folder === undefined) throw new Refused('say where: set BACKUP_DIR');
     const at = clock.now();
     const file = await copyStore(storePath, folder, at);

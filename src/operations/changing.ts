@@ -1,4 +1,4 @@
-// What people change. A change needs an event, a filter or --all. If many tasks run again, they come after live work.
+// What people change. To change tasks, name an event, a filter or --all. Many ended tasks run again behind live work.
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import { cursorArg, flag, perMinute } from './arguments.ts';
@@ -61,10 +61,10 @@ export const retry = define({
     }
     someOf('--event, --error, --type, --session', { ...filter, all });
     const failing = await hasten(context.db, { handler: name, ...filter, limit: 0 });
-    if (dead + failing === 0) throw new Refused(`${name} has no dead letters and no failing tasks`);
+    if (dead + failing === 0) throw new Refused(`${name} has no dead letters, and no failing task matches`);
     const which = { handler: name, only: 'dead', filter, from: null, to: null, perMinute: pace } as const;
     if (dead > 0) await addRerun(context.db, which);
-    return { failing, words: `failing tasks run now, of ${dead} dead letters the matching ones behind live work` };
+    return { failing, words: `failing tasks run now; of ${dead} dead letters, those that match run behind live work` };
   },
 });
 
@@ -72,7 +72,7 @@ export const rerun = define({
   name: 'rerun',
   about: 'gives stored events to a handler again, behind live work',
   args: ARGS.omit({ event: true, error: true }).extend({
-    stop: flag.describe('ends reruns of the handler, also those of retry'),
+    stop: flag.describe('ends reruns of the handler, also those that retry began'),
   }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, stop, ...filter }) {
@@ -121,7 +121,7 @@ export const resume = pausing('resume', 'lets a paused handler begin tasks again
 
 export const reconcile = define({
   name: 'reconcile',
-  about: 'reads the history now; with --from, reads it again from that cursor on, and closes the gaps after the cursor',
+  about: 'reads the history now; with --from, reads again what comes after that cursor, and closes the gaps there',
   args: ARGS.pick({ from: true }),
   access: 'change',
   async run({ db, clock }, { from = null }) {

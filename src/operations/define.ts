@@ -23,7 +23,7 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
-  /** A GET may call it with `read` access, but without arguments of `byPost`. Default: true if `access` is `read`. */
+  /** Whoever may read may call it by GET, but without arguments of `byPost`. Default: true if `access` is `read`. */
   reads?: boolean;
   byPost?: (keyof z.infer<Args> & string)[];
   /** The result is plain JSON. Throws Refused. */
@@ -36,7 +36,7 @@ interface OperationOf<Args extends z.ZodObject, Result> {
 
 export type Operation = OperationOf<z.ZodObject, unknown>;
 
-/** Keeps the types of arguments and results. */
+/** Lets TypeScript check that the parts of an operation agree on its arguments and its result. */
 export const define = <Args extends z.ZodObject, Result>(operation: OperationOf<Args, Result>): Operation => operation;
 
 /** What was asked for cannot be done. The message says why, and what to do. */
@@ -94,7 +94,7 @@ export function withTimes(row: object): Record<string, unknown> {
   );
 }
 
-/** The arguments, parsed. Throws Refused with every fault in them. */
+/** The arguments, parsed. Throws Refused: for an unknown name alone, otherwise with every fault. */
 export function checked({ args, name }: Operation, given: Record<string, unknown>): Record<string, unknown> {
   const names = Object.keys(args.shape);
   const unknown = Object.keys(given).find((key) => !names.includes(key));

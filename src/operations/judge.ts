@@ -11,9 +11,9 @@ export interface Reconcile {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
-  /** When a pass last brought an event that no webhook had brought. */
+  /** When a pass after the first one last brought an event that no webhook had brought. */
   recoveredAt?: number | null;
-  /** New events that the current pass has brought. */
+  /** New events that replay has brought since a pass last succeeded. */
   fetched?: number;
 }
 
@@ -41,7 +41,7 @@ export function reconcileOf({ state }: Facts): Reconcile {
 }
 
 export interface BackupState {
-  /** `since`: the last success; before any, the first failure. `verifiedAt`: when the newest copy was verified. Null: none was. */
+  /** `since`: the last success; before any, the first failure. `verifiedAt`: when the newest copy began. Null: none. */
   since: number;
   verifiedAt: number | null;
   file: string | null;
@@ -81,7 +81,7 @@ export const count = (n: number, one: string, many = `${one}s`): string =>
   `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 
 const REFUSED: Record<string, string> = {
-  bad_signature: 'no secret of WEBHOOK_SECRET has signed them. Compare it with the service, then send SIGHUP',
+  bad_signature: "no secret of WEBHOOK_SECRET has signed them. Set it to the service's secret, then send SIGHUP",
   clock_skew: "their time is far from this machine's clock. Check the clock: timedatectl",
   store: 'the store cannot be written. See whether the disk is full: df -h',
   no_room: 'too many large bodies come at once. Let the proxy limit them',
@@ -104,7 +104,7 @@ export function refusedWords(facts: Facts): string {
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-/** For how long no webhook had come when replay brought what one should have brought, within the last hour. */
+/** Time from the last delivery to the last event that only replay brought. 0: that event is more than an hour old. */
 export function silentMs(facts: Facts): number {
   const { recoveredAt } = reconcileOf(facts);
   const isRecent = recoveredAt && facts.at - recoveredAt < HOUR_MS;
@@ -118,7 +118,7 @@ function placeOf(error: string | null): string {
   return place ? ` with ${name} at ${place}` : '';
 }
 
-/** Says that tasks fail now; or that at least three recent tasks, and a tenth, became dead letters. Null: neither. */
+/** Says that tasks fail now; or that of recent tasks at least three, and at least a tenth, are dead. Null: neither. */
 export function failureOf(
   { name, failing, dead: all, recent: { ended, dead }, error }: HandlerFacts,
   at: number,
@@ -158,7 +158,7 @@ function busyWith(facts: Facts): Headline | null {
     return busy(`Catching up: ${count(reconcile.fetched, 'event')} fetched`);
   const isReading = reconcile.state === 'idle' || reconcile.state === 'running';
   if (isReading && (reconcile.lastAt ?? 0) < sinceOf(facts))
-    return busy('History is being read, for what came before the start');
+    return busy('History is being read for the first time since the start');
   if (silentMs(facts) > 0) return busy('The newest events came by replay, and no webhook since: is the webhook on?');
   const behind = behindOf(facts);
   if (behind > BEHIND) return busy(`A handler still has ${count(behind, 'event')} to take up`);

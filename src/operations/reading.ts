@@ -68,7 +68,7 @@ function rowOf(task: TaskLine, facts: Facts) {
   return { handler, key, type, state, waitsFor: waitsFor(task, facts), ...rest };
 }
 
-/** Null: it has ended. */
+/** What the task waits for, or `running`. Null: the task has ended. */
 function waitsFor(task: TaskLine, facts: Facts): string | null {
   if (task.state !== 'waiting') return null;
   const handler = facts.handlers.find(({ name }) => name === task.handler);

@@ -54,7 +54,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'history was not read since the start',
     { state: { since: AT + 1 } },
-    'busy: History is being read, for what came before the start',
+    'busy: History is being read for the first time since the start',
   ],
   [
     'the service fails shortly',

@@ -26,7 +26,7 @@ export async function copyStore(store: string, folder: string, now: number): Pro
     return (await run(process.execPath, args, { env: {}, timeout: LIMIT_MS })).stdout.trim();
   } catch (error) {
     const { stderr = '' } = error as { stderr?: string };
-    const why = stderr.trim() || 'the process that copies was killed: see dmesg';
+    const why = stderr.trim() || 'the copying process was killed, or took over an hour: see dmesg';
     throw new StoreError('io', `no backup was written: ${why}`);
   }
 }

@@ -12,7 +12,7 @@ export async function erase(
 ): Promise<{ events: number; quarantined: number }> {
   const erased = { events: 0, quarantined: 0 };
   const lanesOf = 'select distinct lane from tasks where event in (select cast(value as bigint) from json_each(@seqs))';
-  /** No attempt that ends meanwhile may write its error after this. */
+  /** Locks the lanes first, so that an attempt that ends later sees the erasure and does not write its error. */
   async function all(tx: Change, seqs: number[]): Promise<void> {
     const lanes = await tx.all<{ lane: number }>(lanesOf, { seqs: JSON.stringify(seqs) });
     await tx.lock(lanes.map(({ lane }) => lane));

@@ -5,11 +5,11 @@ import type { Cursor } from '../../wire/cursor.ts';
 import type { PeopleStore } from './open.ts';
 import type { Facts, HandlerFacts } from './shapes.ts';
 
-/** At most so many events that a handler has not taken up are counted. */
+/** At most this many events that a handler has not taken up are counted. */
 const COUNTED = 1_000;
 /** Lanes are counted among at most this many failing tasks. */
 const FAILING = 1_000;
-/** Recent tasks: this many events before and after the newest dead letter, and ended within this time. */
+/** Recent tasks: ended within this time, and at most this many events before or after the newest dead letter. */
 const RECENT = { events: 1_000, ms: 3_600_000 };
 
 type Judged = Pick<HandlerFacts, 'behind' | 'failing' | 'recent' | 'error' | 'suspects' | 'dueSince' | 'heldSince'>;

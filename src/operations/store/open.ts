@@ -14,7 +14,7 @@ export interface PeopleStore extends Database {
    * bytes of the WAL file, which may be larger. Null: a writer or reader was in the way.
    */
   checkpoint: (how: 'passive' | 'restart' | 'truncate') => Promise<number | null>;
-  /** Of all instances on a store, one does what only one may do. */
+  /** True: of all instances on the store, this one does what only one may do. */
   leads: () => Promise<boolean>;
 }
 

@@ -113,7 +113,7 @@ export function createReruns(db: Database, clock: Clock) {
       db.write(async (tx) => {
         const { id, handler, only, perMinute, events } = page;
         await checkBoot(tx, boot);
-        // Meanwhile a person may have stopped the rerun, or another instance has put this page back.
+        // Meanwhile a person may have stopped the rerun, or another instance may have put this page back.
         await tx.lock(`rerun ${id}`);
         if (!(await tx.get(CURRENT, { ...page }))) return;
         const now = clock.now();

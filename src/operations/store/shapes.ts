@@ -25,7 +25,7 @@ export interface HandlerFacts {
   failed: number;
   /** Lanes of the first thousand failing tasks, without those of one task alone, and since when tasks fail. */
   failing: { lanes: number; since: number } | null;
-  /** None while its dead letters run again. Else: tasks around its newest dead letter that ended within the last hour, and how many of them are dead letters. */
+  /** Tasks around its newest dead letter that ended within an hour, and how many are dead. 0 while these rerun. */
   recent: { ended: number; dead: number };
   /** Of its newest failing task; if none fails, of its newest dead letter. */
   error: string | null;

@@ -29,7 +29,7 @@ const OF_HANDLER = { tasks: 'event', attempts: 'event', lanes: 'id' };
 /** Deletes a handler that will not come back, with its tasks and all its other rows. */
 export async function forget(db: PeopleStore, handler: string): Promise<void> {
   const { id } = (await db.get<{ id: number }>('select id from handlers where name = @handler', { handler })) ?? {};
-  // An interruption after this leaves no task that waits in no lane.
+  // This comes first: otherwise an interruption could leave waiting tasks whose lane is deleted.
   await discard(db, { handler, limit: 0 });
   for (const [table, key] of Object.entries(OF_HANDLER)) {
     const sql = `delete from ${table} where ${key} > @from and ${key} <= @to and handler = @id`;
@@ -80,7 +80,7 @@ async function moved(tx: Change, tasks: Task[], to: number): Promise<void> {
   await counts.write(tx);
 }
 
-/** Makes one task due now, with all its attempts again. False: there is no task, or it is done. */
+/** Makes one task due now, with all its attempts again. False: it is missing or done, or has just stepped aside. */
 export function retry(db: PeopleStore, name: string, event: number): Promise<boolean> {
   return db.write(async (tx) => {
     const which = `select event, handler, lane, state from tasks
