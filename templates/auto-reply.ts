@@ -75,6 +75,6 @@ async function findReply({ data }: Received, { service, idempotencyKey }: Contex
       if (message['idempotency_key'] === idempotencyKey) return;
   }
   throw new Error(
-    'the send was begun, but is not in the history: check whether it was sent, see the header of this handler',
+    'a reply was begun, but is not in the history: check whether it was sent (see the header of this handler)',
   );
 }

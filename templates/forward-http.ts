@@ -2,10 +2,10 @@
 // Lane: the conversation. Freshness: never too old, because the event says when it happened.
 // Needs: FORWARD_URL and FORWARD_SECRET.
 // Assumed: nothing about the service.
-// X-Signature is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex. The endpoint checks it before it reads
-// the body. It can get an event twice, with the same Idempotency-Key, if `run` dies after the endpoint has answered.
-// The kit retries after no answer, 5xx, 408 and 425, and after 429 when its Retry-After is over. Any other 4xx is a dead
-// letter.
+// X-Signature is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex. The endpoint must check it before
+// it parses the body. It can get an event twice, with the same Idempotency-Key, if `run` dies after the answer.
+// The kit retries after no answer, 5xx, 408 and 425, and after 429 when its Retry-After is over. Any other 4xx is a
+// dead letter.
 import { createHmac } from 'node:crypto';
 import { Dead, defineHandler, RetryAfter } from '#kit';
 

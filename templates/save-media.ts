@@ -4,8 +4,8 @@
 // Assumed: the history shows the message under its `message_id`, as `id` or `provider_message_id`, and its
 // `media.media_asset_id` (contract 2.8) is the id of GET /media/{id} (4.3). The writer's `from` is the conversation's
 // `chat_jid` or `peer_phone` (2.9), except in groups, which are skipped. A message of type `text` has no media.
-// A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. It is
-// written beside its place, synced and renamed. After a crash, you may delete files that end in .part.
+// A file's name is a hash of the event's key: a retry writes the same file, and no text of a stranger is in a path. The
+// file is written beside its place, synced and renamed. After a crash, you may delete files that end in .part.
 import { hash, randomUUID } from 'node:crypto';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -56,7 +56,7 @@ async function mediaOf({ data }: KitEvent<'MessageReceived'>, { service }: Conte
   throw new Error('the message is not in the history: see Assumed in the header of this handler');
 }
 
-/** Resolves to the number of bytes. */
+/** Resolves with the number of bytes. */
 async function save(body: ReadableStream<Uint8Array>, file: string, signal: AbortSignal): Promise<number> {
   const folder = process.env['MEDIA_DIR'] || join('data', 'media');
   await mkdir(folder, { recursive: true, mode: 0o700 });

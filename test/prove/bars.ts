@@ -8,7 +8,7 @@ import { deliver, startKit, textOf, until } from '../harness.ts';
 import { percentile, unless, type Options, type Row } from './report.ts';
 import { createSender, type Sent } from './sender.ts';
 
-/** Writes a line a completion: cursor and time. */
+/** The source of `line`, by which a handler notes what happened to which event (its cursor), and when. */
 const LINES = `import { appendFileSync } from 'node:fs';
 const line = (what, event) => appendFileSync(process.env.FOLDER + '/lines', what + ' ' + event.cursor + ' ' + Date.now() + '\\n');`;
 
@@ -57,7 +57,7 @@ export default { name: 'h', on: 'MessageReceived', async handle(event) {
   const p99 = percentile(lags(kit.lines(), 'good', good), 0.99);
   await kit.stop();
   return {
-    what: 'a message that ends the process each 5 s, beside 20 good ones a second of 1 s each',
+    what: 'a message that ends the process every 5 s, beside 20 good ones a second that take 1 s each',
     seen: `${good.length} good ones, p99 ${(p99 / 1_000).toFixed(1)} s; ${bad.length} bad ones; dead letters ${tasks.dead}`,
     violations: [
       ...unless(p99 <= 5_000, `p99 ${Math.round(p99)} ms`),

@@ -1,4 +1,4 @@
-// SIGKILL at each system call by which a process writes: of main, run and keep, while events are delivered and handled.
+// SIGKILL of main, run and keep at each system call by which they write, while events are delivered and handled.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ async function walk(role: string, step: number, progress: Options['progress']): 
   async function work(): Promise<void> {
     await Promise.all(Array.from({ length: EVENTS }, () => sender.send()));
     await until('all to be handled', () => look(kit.folder, []).done >= sender.acknowledged.length, 60_000);
-    // A checkpoint of `keep`, and what it reports.
+    // Gives `keep` time to make a checkpoint and to report.
     if (role.startsWith('keep')) await until('a turn of keep', () => !isTraced(kit.pids(role)[0]) || Date.now() > ends);
   }
   let ends = Date.now() + 3_000;
@@ -54,7 +54,7 @@ async function walk(role: string, step: number, progress: Options['progress']): 
   }
   violations.push(...unless((await kit.stop()) === 0, 'the kit did not end well'));
   const seen = `${killed} kills at ${points.length} calls, ${sender.acknowledged.length} events`;
-  return { what: `SIGKILL of ${role} at each of its system calls`, seen, violations };
+  return { what: `SIGKILL of ${role} at system calls by which it writes`, seen, violations };
 }
 
 const isTraced = (pid = 0): boolean => !/^TracerPid:\t0$/m.test(textOf(`/proc/${pid}/status`) || 'TracerPid:\t0');
@@ -68,7 +68,7 @@ async function attach(pid: number, file: string, point?: { call: string; nth: nu
   return {
     /** Whether the process was killed. */
     closed,
-    /** Its calls, in order. */
+    /** Ends strace. Resolves with the calls of the process, in order. */
     async end(): Promise<{ call: string; nth: number }[]> {
       strace.kill();
       await closed;

@@ -8,7 +8,7 @@ interface Write {
   bytes?: Buffer | undefined;
 }
 
-/** `call` numbers a system call. What has ended when a sync begins is on disk when that sync ends. */
+/** `call` numbers a system call. A write that has ended when a sync begins is on disk when that sync ends. */
 export type Step =
   | ({ kind: 'write'; file: string; call: number } & Write)
   | { kind: 'unlink'; file: string }
@@ -18,7 +18,7 @@ export type Step =
   | { kind: 'acknowledged'; what: string }
   | { kind: 'completed'; what: string };
 
-/** How each write survives that was not synced: not, wholly, or by chance whole, by sectors, or not. */
+/** What survives of writes that were not synced. `some`: of each, by chance, all, some sectors, or nothing. */
 export type Luck = 'none' | 'all' | 'some';
 
 type Change = Write & { call: number; hasEnded: boolean; syncs: number[] };
@@ -50,7 +50,7 @@ export class Disk {
     return [...this.#files.values()].some(({ changes }) => changes.length > 0);
   }
 
-  /** What the files may hold after the power was lost here, by name. */
+  /** What the files may hold if the power is lost now, by name. */
   image(luck: Luck): [name: string, bytes: Buffer][] {
     return Array.from(this.#files, ([name, { synced, changes }]) => {
       const kept = changes.flatMap((change) => survives(change, luck));

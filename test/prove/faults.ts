@@ -1,5 +1,5 @@
-// Faults of the disk, of neighbours and of the clock under load. What was acknowledged is kept, refusals are the service's to
-// repeat, and the kit goes on by itself.
+// Faults of the disk, of neighbours and of the clock under load. What was acknowledged is kept, what was refused is
+// delivered again, and the kit goes on by itself.
 import Database from 'better-sqlite3';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ export async function faults({ short, progress }: Options): Promise<Row[]> {
   return rows;
 }
 
-/** Deliveries all the while. Afterwards everything is handled, and nothing was lost. */
+/** Delivers during the fault. Then everything must be handled, and nothing lost. `refusal`: allowed beside 503. */
 async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Promise<Omit<Row, 'what'>> {
   const sender = createSender(() => kit.url, 20);
   const sending = sender.run(100, () => ({ body: 'x'.repeat(20_000) }));
@@ -34,7 +34,7 @@ async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Pro
   const violations = await failure(until('everything to be handled', isOver, 60_000));
   violations.push(...look(kit.folder, sender.acknowledged).violations);
   const isOdd = [...sender.statuses.keys()].some((status) => ![204, 503, refusal].includes(status));
-  violations.push(...unless(!isOdd, 'statuses'));
+  violations.push(...unless(!isOdd, 'an answer had another status'));
   const statuses = [...sender.statuses].map(([status, n]) => `${n} × ${status}`).join(', ');
   return { seen: `${statuses}; ${words}`, violations };
 }
@@ -42,15 +42,15 @@ async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Pro
 async function full(): Promise<Row> {
   const folder = mkdtempSync(join(tmpdir(), 'kit-full-'));
   const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=400m', 'tmpfs', folder]);
-  if (status !== 0) throw new Error('a full disk needs root: it mounts a small file system');
+  if (status !== 0) throw new Error('the campaign needs root, because it mounts a small file system to fill it');
   try {
     const kit = await startKit({ folder, handlers: { 'counting.ts': COUNTING } });
     const filler = join(folder, 'filler');
     const { seen, violations } = await under(kit, async () => {
-      // It ends with the disk.
+      // dd ends when the disk is full.
       spawnSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=64k']);
-      // The reserve lasts for a while.
-      await until('the reserve to be used up', async () => (await deliver(kit.url, { type: 'Probe' })) === 503, 60_000);
+      // The room of the ballast lasts for a while.
+      await until('the ballast to be used up', async () => (await deliver(kit.url, { type: 'Probe' })) === 503, 60_000);
       await sleep(3_000);
       const { alarms } = await kit.status();
       rmSync(filler);
@@ -88,12 +88,12 @@ async function deleted(): Promise<Row> {
   const code = await kit.stop();
   return {
     what: 'a store that is deleted',
-    seen: `${refused} of ${later.length} deliveries got 503; the end was ${code}`,
-    violations: [...unless(refused === later.length, 'it went on'), ...unless(isTold, 'the log says nothing')],
+    seen: `${refused} of ${later.length} deliveries got 503; the exit code was ${code}`,
+    violations: [...unless(refused === later.length, 'it took deliveries'), ...unless(isTold, 'the log says nothing')],
   };
 }
 
-/** In every process of the kit, and read from a file. */
+/** Sets the clock of each process of the kit wrong, by the milliseconds in a file. */
 const CLOCK = `import { readFileSync } from 'node:fs';
 const { now } = Date;
 let ms = 0;
@@ -108,9 +108,9 @@ async function set(): Promise<Row> {
       writeFileSync(join(kit.folder, 'clock'), String(minutes * 60_000));
       await sleep(2_000);
     }
-    return 'refused while it was wrong';
+    return '401 while the clock was wrong';
   };
   const { seen, violations } = await under(kit, steps, 401);
   await kit.stop();
-  return { what: 'a clock that is set by 10 min, by -10 min, by an hour, and right', seen, violations };
+  return { what: 'a clock that is wrong by 10 min, -10 min and an hour, and then right', seen, violations };
 }

@@ -1,4 +1,4 @@
-// Hostile handlers, each beside good ones: every event of the good ones is completed once, and each bad event ends.
+// Hostile handlers, each beside a good one. The good one completes every event once; each task of the hostile one ends.
 import { startKit, until } from '../harness.ts';
 import { failure, unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
@@ -46,12 +46,12 @@ export async function handlers({ short, progress }: Options): Promise<Row[]> {
     const isUp = (await sender.send()).id !== '';
     const code = await kit.stop();
     rows.push({
-      what: `a handler with ${name}`,
+      what: `a hostile handler: ${name}`,
       seen: `${tasks.done} done, ${tasks.dead} dead, after ${Math.round((Date.now() - began) / 1_000)} s`,
       violations: [
         ...violations,
         ...seen.violations,
-        ...unless(seen.done === bodies.length, `the good handler has ${seen.done} of ${bodies.length}`),
+        ...unless(seen.done === bodies.length, `the good handler completed ${seen.done} of ${bodies.length}`),
         ...unless(tasks.dead <= 3, `${tasks.dead} dead letters`),
         ...unless(isUp && code === 0, `the kit ended with ${code}`),
       ],

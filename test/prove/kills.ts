@@ -10,7 +10,7 @@ const KILLS = { short: 8, long: 500 };
 const VICTIMS = ['run/main', 'keep/main', 'main', 'all'] as const;
 /** A fresh store after this many kills, because the checks read all of it. */
 const ROUNDS = 50;
-/** The median: single starts wait for the disk, on which a killed process may still be writing. */
+/** For the median: a single start may wait for the disk, on which a killed process may still be writing. */
 const READY_MS = 1_500;
 
 export async function kills({ short, progress }: Options): Promise<Row[]> {
@@ -29,8 +29,8 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
       else {
         const [pid] = victim === 'main' ? kit.pids() : kit.pids(victim);
         if (pid !== undefined) process.kill(pid, 'SIGKILL');
-        // While it waits for the disk it lives on, and holds the store.
-        if (victim === 'main') await until('it to end', () => !existsSync(`/proc/${pid}`));
+        // While a killed process waits for the disk, it lives on, and holds the store.
+        if (victim === 'main') await until('main to end', () => !existsSync(`/proc/${pid}`));
       }
       if (victim === 'main' || victim === 'all') starts.push(await kit.start());
       violations.push(
@@ -52,6 +52,6 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
   const ready = `ready after ${median} ms in the median, ${slowest} ms at most`;
   const seen = `${killed} kills, ${events} deliveries acknowledged, ${ready}`;
   return [
-    { what: 'SIGKILL of run, keep, main, all at random moments under 200 deliveries a second', seen, violations },
+    { what: 'SIGKILL of run, keep, main or all at random moments under 200 deliveries a second', seen, violations },
   ];
 }

@@ -21,7 +21,7 @@ const { values, positionals } = parseArgs({
 const names = positionals.length > 0 ? positionals : Object.keys(CAMPAIGNS);
 const unknown = names.find((name) => !CAMPAIGNS[name]);
 if (unknown) {
-  console.error(`there is no campaign ${unknown}: ${Object.keys(CAMPAIGNS).join(', ')}`);
+  console.error(`there is no campaign ${unknown}: there are ${Object.keys(CAMPAIGNS).join(', ')}`);
   process.exit(2);
 }
 const rows: Row[] = [];

@@ -9,9 +9,9 @@ import { failure, unless, type Options, type Row } from './report.ts';
 const FAULTS = { short: 12, long: 500 };
 const SESSIONS = 25;
 const APART_MS = 10;
-/** The longest freeze: longer than the time after which others judge. */
+/** The longest freeze. The others judge a kit that has given no sign of life for 10 s. */
 const FROZEN_MS = 16_000;
-/** The service waits this long for an answer. */
+/** Answers must be faster than this. The service waits 10 s for one. */
 const LONGEST_MS = 8_000;
 const HANDLER = `import { setTimeout as sleep } from 'node:timers/promises';
 export default { on: '*', order: 'arrival', setup: ['create table done (cursor bigint, late int, at bigint)'],
@@ -81,7 +81,7 @@ export async function members({ short, progress }: Options): Promise<Row[]> {
   return [{ what: 'three kits on PostgreSQL, killed, frozen and cut off under load', seen, violations }];
 }
 
-/** Sends until it is stopped. A delivery without an answer is sent again, to another kit. */
+/** Sends until it is stopped. Whatever gets no 204 is sent again, to any kit that is not away. */
 function createSender(all: Member[]) {
   const seen = { sent: 0, longest: 0, refused: 0 };
   const sending: Promise<void>[] = [];
@@ -121,7 +121,7 @@ async function kill(member: Member): Promise<void> {
     .then(() => (member.isAway = false));
 }
 
-/** Some of them may have ended meanwhile. */
+/** Some of these processes may have ended meanwhile. */
 function signal(pids: number[], name: NodeJS.Signals): void {
   for (const pid of pids) orUndefined(() => process.kill(pid, name));
 }

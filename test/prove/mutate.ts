@@ -1,4 +1,4 @@
-// Plants faults, one at a time, and asks whether a named test sees each. It works on a copy.
+// Plants faults in a copy of the kit, one at a time, and runs for each the test that must see it.
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

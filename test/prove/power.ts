@@ -1,5 +1,5 @@
-// Lost power. strace writes down each byte that a run of the kit writes; the store must open, and hold all that was
-// promised, from each image of the disk that a lost power may leave.
+// Power failures. strace writes down each byte that a run of the kit writes. From each image of the disk that a power
+// failure may leave, the store must open, and hold all that was promised.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
@@ -12,7 +12,7 @@ import { readRecording, recorder, requireStrace } from './recording.ts';
 import type { Options, Row } from './report.ts';
 import { COUNTING, look } from './store.ts';
 
-/** In memory, because there are thousands. */
+/** Images are written to memory, because there are thousands. */
 const MEMORY = '/dev/shm/kit-power-';
 const ROUNDS = { short: 1, long: 6 };
 const EACH = { delivered: 9, lost: 3 };
@@ -44,17 +44,17 @@ export async function power({ short, progress }: Options): Promise<Row[]> {
       // better-sqlite3 frees closed connections only between turns of the loop.
       await turnOfTheLoop();
       for (const one of found(join(folder, 'image'), sent, { completed, happened }))
-        violations.push(`step ${n} (${step.kind}), what was not synced survives: ${luck}: ${one}`);
+        violations.push(`step ${n} (${step.kind}), of what was not synced, ${luck} survives: ${one}`);
     }
     if (moments % 500 === 0)
       progress(`step ${n} of ${steps.length}, ${images} images, ${violations.length} violations`);
   }
   const count = (kind: Step['kind']): number => steps.filter((step) => step.kind === kind).length;
   const seen = `${images} images of ${moments} moments; ${count('write')} writes, ${count('sync ends')} syncs, ${sent.length} answers, ${completed.length} completions`;
-  return [{ what: 'lost power, with what was not synced lost, torn or reordered', seen, violations }];
+  return [{ what: 'power failures, with what was not synced lost, torn or reordered', seen, violations }];
 }
 
-/** A run from the first start on an empty disk to a stop: deliveries, some of them doubled, lost ones, a restart. */
+/** A run from the start on an empty disk to a stop: deliveries, some of them doubled, and events only by replay. */
 async function record(rounds: number, folder: string): Promise<{ steps: Step[]; happened: string[] }> {
   const service = await startService({ firstCursor: 1_000n });
   const env = { ORDER_WINDOW_MS: '20', RECONCILE_INTERVAL_SECONDS: '1', TELL_COMPLETIONS: '1' };

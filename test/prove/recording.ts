@@ -22,7 +22,7 @@ export async function readRecording(file: string, store: string): Promise<Step[]
   const steps: Step[] = [];
   /** The call that each thread is in. */
   const inside = new Map<string, { name: string; args: string; call: number; of: string | undefined }>();
-  /** The events that were asked to be taken, by socket. */
+  /** The ids of delivered events that have no answer yet, by socket. */
   const asked = new Map<string, string[]>();
   let calls = 0;
   for await (const line of createInterface({ input: createReadStream(file, 'latin1') })) {
@@ -72,7 +72,7 @@ export async function readRecording(file: string, store: string): Promise<Step[]
   }
 }
 
-/** What follows the store's name: nothing, or `-wal`. Undefined: another file, or one that SQLite makes anew. */
+/** What follows the store's name: nothing, `-wal`, `-journal`. Undefined: another file, or one that SQLite remakes. */
 function endOf(args: string, store: string): string | undefined {
   const path = unhex(/^(?:\d+<|")([^>"]*)/.exec(args)?.[1] ?? '').toString();
   const end = path.startsWith(store) ? path.slice(store.length) : undefined;

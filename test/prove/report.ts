@@ -1,4 +1,4 @@
-// What a campaign reports: what was tried, what was seen, and each violation as a sentence.
+// What a campaign reports: what was tried, what was seen, and each violation in words.
 
 export interface Row {
   what: string;
@@ -14,7 +14,7 @@ export interface Options {
 /** A violation if the condition does not hold. */
 export const unless = (holds: boolean, words: string): string[] => (holds ? [] : [words]);
 
-/** A violation if it fails. */
+/** A violation if the work fails. */
 export const failure = (work: Promise<unknown>): Promise<string[]> =>
   work.then(
     () => [],

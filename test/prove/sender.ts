@@ -16,7 +16,7 @@ export interface Message {
   lane?: string;
 }
 
-/** Deliveries at once. */
+/** The most deliveries at once. */
 const MOST = 200;
 const SESSION = '00000000-0000-4000-8000-000000000001';
 
@@ -49,7 +49,7 @@ export function createSender(url: () => string, lanes = 50) {
     acknowledged,
     statuses,
     send,
-    /** Begins to send so many a second. */
+    /** Sends so many a second, until `stop` is called. */
     async run(perSecond: number, make: () => Message = () => ({})): Promise<void> {
       const began = performance.now();
       for (let sent = 0; !ended.signal.aborted; sent++) {

@@ -2,7 +2,7 @@
 import Database from 'better-sqlite3';
 import { join } from 'node:path';
 
-/** Its table has no unique constraint, so that a second completion of an event is found. */
+/** A handler. Its table has no unique constraint, so that a second completion of an event is found. */
 export const COUNTING = `
 import { defineHandler } from '#kit';
 export default defineHandler({
@@ -48,7 +48,7 @@ export function look(
     const stored = new Set(list('select cast(cursor as text) from events'));
     const [watermark = 0] = list("select json_extract(value, '$') from state where name = 'watermark'");
     report(
-      'below the watermark, but not stored',
+      'up to the watermark, but not stored',
       happened.filter((cursor) => Number(cursor) <= Number(watermark) && !stored.has(cursor)),
     );
     const handles = list("select name from sqlite_schema where name = 'seen'").length > 0;

@@ -1,4 +1,4 @@
-// Copies a store from SQLite to PostgreSQL while the kit is stopped. It is one transaction: all is copied, or nothing.
+// Copies the kit's tables from SQLite to PostgreSQL while the kit is stopped. One transaction copies all, or nothing.
 import Database from 'better-sqlite3';
 import { z } from 'zod';
 import { define, Refused } from '../../operations/define.ts';
@@ -9,9 +9,9 @@ type Row = Record<string, unknown>;
 
 /** Rows, and bytes of their bodies, in one statement. */
 const PAGE = { rows: 1_000, bytes: 2 ** 22 };
-/** A line each time so many rows are copied. */
+/** A line is printed each time that so many more rows are copied. */
 const PROGRESS = 100_000;
-/** Handlers set up their own tables there anew, so `setup_steps` is not copied. */
+/** Without `setup_steps`: handlers set up their own tables anew on PostgreSQL. What these held is not copied. */
 const TABLES = ['handlers', 'events', 'tasks', 'attempts', 'lanes', 'gaps', 'reruns', 'quarantine', 'samples'];
 const TYPES: Record<string, 'bigint' | 'bytea'> = { INTEGER: 'bigint', BLOB: 'bytea' };
 
@@ -77,7 +77,7 @@ export const copy = define({
         if (there) throw new Refused('there is a store already: name another schema');
         return copyAll(from, tx);
       }, 'once');
-      return { rows, words: 'Start the kit with that DATABASE_URL, and never again with the old one' };
+      return { rows, words: 'Start the kit with the new DATABASE_URL, and never again with the old one' };
     } finally {
       await db.close();
       from.close();

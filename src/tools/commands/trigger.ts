@@ -1,4 +1,4 @@
-// Sends a signed event to the kit on this machine, like the service, and says what each answer means.
+// Sends a signed event to the kit, as the service does, and says what each answer means.
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { orUndefined } from '../../base/errors.ts';
@@ -37,7 +37,7 @@ export const trigger = define({
   access: 'change',
   async run({ config, clock }, { type, data, set, cursor, times, url, badSignature, old }) {
     const { PORT, WEBHOOK_PATH: path, WEBHOOK_SECRET: own, WEBHOOK_HEADER_PREFIX: prefix, ...more } = config();
-    // Without its types, the example data would be empty.
+    // Without the types of src/events.ts, the example data would be empty.
     if (typesFault !== undefined) throw new Refused(faultOf(typesFault, 'src/events.ts'));
     const at = clock.now();
     const example = { ...(typeOf(type)?.example?.({ n: at, session: SESSION, at }) as object) } as typeof data;
@@ -56,12 +56,12 @@ export const trigger = define({
     for (let attempt = 1; attempt <= times; attempt++) {
       const { headers, body } = signedRequest(event, { secret, prefix, attempt, at: clock.now() - old * 1_000 });
       const answer = (await post(url ?? `http://localhost:${PORT}${path}`, body, headers)) ?? '204';
-      const meaning = answer === '204' ? 'it is stored, or was stored before' : (ANSWERS[answer] ?? 'it is refused');
+      const meaning = answer === '204' ? 'it is stored, or was stored before' : (ANSWERS[answer] ?? 'it is not taken');
       deliveries.push({ answer, expected, meaning });
     }
     const key = cursor === null ? `i:${about.id}` : `c:${cursor}`;
     const isStored = deliveries.some(({ answer }) => answer === '204');
-    const words = isStored ? `What became of it: npx kit explain ${key}` : 'Nothing is stored';
+    const words = isStored ? `What became of it: npx kit explain ${key}` : 'Nothing was taken';
     return { deliveries, words };
   },
   fails: ({ deliveries }) => deliveries.some(({ answer, expected }) => answer !== expected),

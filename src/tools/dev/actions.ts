@@ -1,4 +1,4 @@
-// The actions of the view Send: reads the types of src/events.ts, sends events, turns switches, and writes tests.
+// The actions of the view Send: read the types of src/events.ts, send events, turn switches, and write tests.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +10,7 @@ import type { SimulatedService } from '../simulator/service.ts';
 const ROOT = new URL('../../../', import.meta.url);
 const EVENTS = new URL('src/events.ts', ROOT);
 const SESSION = '00000000-0000-4000-8000-000000000001';
-/** Events a minute while traffic is on, and how many of 100 events meet chaos. */
+/** Events a minute while traffic is on, and how many of 100 of these events meet chaos. */
 const [TRAFFIC, CHAOS] = [60, 30];
 
 /** `live`: real events come from the service, so a new event that is sent here has no cursor. */

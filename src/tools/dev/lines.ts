@@ -7,7 +7,7 @@ export type Told = Record<string, unknown>;
 const WORDS: Record<string, string> = { completed: 'done', again: 'failed' };
 const COLOURS = { done: 'green', failed: 'yellow', dead: 'red', broken: 'red', loaded: 'cyan', kit: 'yellow' } as const;
 const WARN = 40;
-/** Messages and alarms that are not shown: the line of the attempt says the same, or Ctrl-C or saving causes them. */
+/** Messages and alarms that are not shown: other lines say the same, or Ctrl-C, saving or --live causes them. */
 const KNOWN = /see npx kit explain$|^handler_|^webhook_silent|^process_down/;
 
 /** The fields of a line of the kit's log. Undefined: a handler or Node has printed the line. */
@@ -16,7 +16,7 @@ export function toldBy(line: string): Told | undefined {
   return told?.['process'] ? told : undefined;
 }
 
-/** The line of one attempt. The second argument is its task as stored, if the attempt failed. */
+/** The line of one attempt. The second argument is its task as stored, if it failed or was skipped. */
 export function attemptLine(told: Told, { error, state, dueAt }: Told = {}): string {
   const { time, handler, outcome, ms, type, key, attempt, origin } = told;
   const word = WORDS[clean(outcome)] ?? clean(outcome);

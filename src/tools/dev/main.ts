@@ -32,7 +32,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 print(`page      ${page}/#send
 trigger   WEBHOOK_SECRET=${service.secret} npx kit trigger MessageReceived --url ${kit.url}
 store     DATABASE_URL=sqlite:${store} npx kit status
-handlers  ${envOf(live).HANDLERS_DIR}: what you save is loaded at once. Ctrl-C ends it.\n`);
+handlers  ${envOf(live).HANDLERS_DIR}: what you save is loaded at once. Ctrl-C ends all.\n`);
 await load();
 // Each folder is watched by itself: a recursive watch misses changes of files that an editor replaces.
 const inside = readdirSync(SRC, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());

@@ -6,11 +6,11 @@ import { readSecretFiles } from '../../base/secrets.ts';
 import { readEnv, schema, type Env } from '../../config.ts';
 
 const USAGE = `npm run dev -- [--live] [--traffic] [--chaos] [--store <file>] [--no-open] [--inspect[=port]]
-  --live     real events of your account, with API_BASE_URL and API_KEY of .env; without it, the service is simulated
+  --live     real events of your account, with API_BASE_URL and API_KEY of .env; default: a simulated service
   --traffic  sends an event each second
-  --chaos    three of ten events are lost, doubled, shuffled or late. The page can also switch traffic and chaos
+  --chaos    three of ten events of the traffic are lost, doubled, shuffled or late. The page can also switch both
   --store    the store's file; default: data/dev.db, or data/dev-live.db with --live
-  --inspect  for breakpoints in handlers: attach a debugger to port 9229, or to this one. Attempts have no timeout then`;
+  --inspect  for breakpoints in handlers: attach a debugger to this port; default: 9229. Attempts then have no timeout`;
 
 export function readOptions() {
   const args = process.argv.slice(2).map((arg) => (arg === '--inspect' ? '--inspect=9229' : arg));

@@ -5,7 +5,7 @@ import { Refusal } from './refusal.ts';
 
 export interface SimulatedEvent {
   id: string;
-  /** Null only for the test event, `webhook.ping` (contract 6.3). */
+  /** Null: the event is not in the history, like the test event, `webhook.ping` (contract 6.3). */
   cursor: string | null;
   type: string;
   /** ISO 8601, UTC. */

@@ -29,7 +29,7 @@ try {
   });
   print(`The simulated service delivers to ${url}. For the receiver's .env:`);
   print(`  WEBHOOK_SECRET=${service.secret}\n  API_BASE_URL=${service.url}\n  API_KEY=${service.key}`);
-  print('Type help for the commands; Ctrl-C ends it.');
+  print('Type help for the commands; Ctrl-C ends the service.');
   for (const command of [`rate ${rate}`, `chaos ${chaos}`])
     if (!command.endsWith(' 0')) print(answerTo(service, command));
   for (const signal of ['SIGINT', 'SIGTERM'] as const)

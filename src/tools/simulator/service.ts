@@ -1,5 +1,5 @@
 // The simulated service: keeps events, delivers them to the webhook, sends them to the streams, and shows them by replay. It
-// is written from the contract (service-api.md), not from the receiver, so that the two cannot share a mistake.
+// is written from the service's contract, not from the receiver, so that the two cannot share a mistake.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
@@ -19,7 +19,7 @@ export interface ServiceOptions extends Partial<WebhookOptions> {
   port?: number;
   key?: string;
   firstCursor?: bigint;
-  /** The service has a past: cursors begin higher, and lower ones are accepted. */
+  /** The service has a past: the first cursor is made from the time, and replay accepts lower ones. */
   earlier?: boolean;
   /** The random numbers for chaos, from 0 to 1. */
   random?: () => number;

@@ -1,5 +1,5 @@
 // The account's webhook (contract 3.2, 3.3, 6.3): signs each event, delivers it, and tries again by the schedule until
-// the answer is a 2xx. Failures in a row switch it off.
+// the answer is a 2xx. Failures in a row switch the webhook off.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
@@ -14,7 +14,7 @@ export interface WebhookOptions {
   url: string;
   secret: string;
   clock: Clock;
-  /** Divides the waits between attempts. */
+  /** Divides the waits before attempts, and between the pings of a stream. */
   speed: number;
   onAttempt?: (event: SimulatedEvent, attempt: number, answer: Answer) => void;
   onDisabled?: () => void;

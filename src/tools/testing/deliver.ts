@@ -61,7 +61,7 @@ interface Parts extends Required<Pick<DeliverOptions, 'clock' | 'service' | 'cra
 const UNSYNCED = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 const ACCESS = { baseUrl: 'http://service.invalid/v1', apiKey: 'of the test', paid: true, callsPerMinute: 100 };
 
-/** Delivers the events, and resolves when no task waits. Only `timeoutMs` takes real time. Throws what `setup` throws. */
+/** Delivers the events, and resolves when no task waits. Only `timeoutMs` takes real time. Throws if `setup` fails. */
 export async function deliver<Type extends string>(
   definition: Handler<Type>,
   events: Fixture | Fixture[],

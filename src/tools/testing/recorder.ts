@@ -4,7 +4,7 @@ import { ERRORS, Refusal } from '../simulator/refusal.ts';
 
 /** `name`: the operation; for other routes `send`, `quote`, or the method and path. `quoteId`: the quote of a paid call. */
 export type Call = { name: string; request: Record<string, unknown>; quoteId: string | null };
-/** JSON, a response, or the error of a broken connection. */
+/** JSON, a response, a refusal made by `serviceError`, or the error of a broken connection. */
 export type Answer = Record<string, unknown> | Response | Error;
 /** Answers by the call's name. A function may choose the answer, or carry the call out and then return an error. */
 export type Answers = Record<string, Answer | ((request: Call['request'], call: Call) => Answer | Promise<Answer>)>;

@@ -29,7 +29,7 @@ test(${literal(`${handler}: ${type} ${key}`)}, async () => {
 });
 `;
 
-/** The value of a form's field: text if it `was` text, otherwise JSON, and text if it is not JSON. */
+/** The value of a form's field. If it `was` a text, it stays one. Otherwise the text is parsed, if it is JSON. */
 function valueOf(text, was) {
   if (typeof was === 'string') return text;
   try {
@@ -84,7 +84,7 @@ function Form({ type, data: initial, children }) {
   </form>`;
 }
 
-/** The result of an action for people: its error, or where it wrote and its own words, else `words`. */
+/** The result of an action for people: its error; or its key or file, and its own words or, without any, `words`. */
 const said = ({ error, result }, words) =>
   html`<p role="status" class=${error ? 'critical' : ''}>
     ${error ?? (result && html`${result.key && shown(result.key, 'key')} ${result.file} ${result.words ?? words}`)}
@@ -151,7 +151,7 @@ function Send({ args }) {
   const turn = ({ target }) => ask('/dev/switch', { [target.name]: target.checked }).then(look);
   const box = ([name, words]) =>
     html`<label><input type="checkbox" name=${name} checked=${dev.switches[name]} onChange=${turn} /> ${words}</label>`;
-  const words = { traffic: 'traffic: an event a second', chaos: 'chaos: events are lost, doubled, shuffled or late' };
+  const words = { traffic: 'traffic: an event a second', chaos: 'chaos: traffic is lost, doubled, shuffled or late' };
   const actions = ({ key }) => html`<a href=${to('send', { event: key })}>send again, edit, save as test</a>`;
   return html`
     ${dev.switches && html`<p class="switches">${Object.entries(words).map(box)}</p>`}
