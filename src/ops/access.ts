@@ -1,13 +1,13 @@
 // Decides who may use the ops port. If a token is set, a request must send one, by Bearer or Basic. Otherwise Host must
-// name this machine. If there is an Origin, it must name the same host, so no page of another site gets an answer.
+// name this machine. An Origin must name the same host as Host, so no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Operation } from '../operations/define.ts';
 
 export interface Tokens {
-  /** May change. */
+  /** Allows everything. */
   all: string | undefined;
-  /** May only read. */
+  /** Allows only `read`. */
   read: string | undefined;
 }
 
@@ -31,7 +31,7 @@ export function refusal(
   const given = tokenOf(authorization);
   if (same(tokens.all, given)) return null;
   if (same(tokens.read, given))
-    return access === 'read' ? null : { status: 403, error: 'needs OPS_TOKEN: OPS_READ_TOKEN may only read' };
+    return access === 'read' ? null : { status: 403, error: 'needs OPS_TOKEN: OPS_READ_TOKEN is not enough' };
   return { status: 401, error: 'needs OPS_TOKEN or OPS_READ_TOKEN, as a bearer token or as a password' };
 }
 

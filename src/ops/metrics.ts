@@ -34,7 +34,7 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
     by(`handler_${name}`, `${name === 'failed' ? 'failed attempts' : `${name} tasks`} of a handler`, 'handler', rows);
   }
   gauge('behind_events', 'events that the handler furthest behind has not yet taken up', status.behind);
-  gauge('oldest_waiting_seconds', 'how long the oldest due task or event has waited', status.oldestWaitingSeconds ?? 0);
+  gauge('oldest_waiting_seconds', 'wait of the oldest due or failing task or event', status.oldestWaitingSeconds ?? 0);
   gauge('failures_in_a_row', 'deliveries in a row that got no 2xx', status.failuresInARow);
   gauge('gaps', 'open gaps: history that the service can no longer show', status.gaps);
   gauge('last_reconcile_timestamp_seconds', 'when history was last read to its end', (lastAt ?? 0) / 1_000);

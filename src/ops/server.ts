@@ -34,7 +34,7 @@ type OpsOptions = { db: PeopleStore; config: Config; log: Logger };
 
 type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
 
-/** Throws ConfigError if the port is taken. */
+/** Throws ConfigError if the kit cannot listen on the port. */
 export async function startOps({ db, config, log }: OpsOptions): Promise<Server> {
   const disk = () => diskOf(config.storePath);
   const context: OperationContext = { db, clock: db.clock, disk, version: VERSION, config: () => config };
@@ -129,7 +129,7 @@ function addOperation(
     await koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '64kb' })(ctx, async () => {});
     const { body = {} } = ctx.request as { body?: Record<string, unknown> };
     const result = await operation.run(context, checked(operation, body));
-    log.info({ operation: name }, 'called through the API');
+    log.info({ operation: name }, 'an operation was called through the API');
     await answer(ctx, 200, result);
   });
 }

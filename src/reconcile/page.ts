@@ -1,5 +1,5 @@
-// One call of ReplayEvents (contract 4.2), read strictly. A page that breaks the contract is refused as a whole. An item
-// that breaks it goes to quarantine alone.
+// One call of ReplayEvents (contract 4.2), read strictly. A page that breaks the contract is refused as a whole. An
+// item that breaks it goes to quarantine alone.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { ServiceError } from '../service/errors.ts';
@@ -30,7 +30,7 @@ const shape = z.object({
   reset_required: z.boolean().default(false),
 });
 
-/** Reads the events above `after`, or from the oldest that the service has if it is null. Throws ServiceError. */
+/** Reads the events above `after`. Null: from the oldest that the service has. Throws ServiceError. */
 export type Read = (after: Cursor | null, limit: number) => Promise<Page>;
 
 /** Each call waits until the budget allows it. */

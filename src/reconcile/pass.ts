@@ -1,5 +1,5 @@
-// One pass reads history page by page, from the watermark or a little below it, to the end. What the service no longer has
-// becomes a gap.
+// One pass reads history page by page, from the watermark or a little below it, to the end. What the service no longer
+// has becomes a gap.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { ServiceError } from '../service/errors.ts';
@@ -25,7 +25,7 @@ export interface PassOptions {
   onPage: (recovered: number, fetched: number) => Promise<void> | void;
 }
 
-/** `overlap`: begins `overlapMs` below the watermark. Resolves with the reason why nothing was read, or null. */
+/** `overlap`: reads events of the last `overlapMs` again. Resolves with the reason if nothing was read, else null. */
 export async function runPass(options: PassOptions, overlap: boolean): Promise<string | null> {
   const { db, clock, from } = options;
   const { watermark: known, lowest } = await positionOf(db);
@@ -46,8 +46,8 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
 }
 
 /**
- * Reads the events after `from` again, and closes the gaps there. If the service no longer has them, only
- * the gap at `from` is closed, because a person has named it. Resolves with the reason why nothing was read, or null.
+ * Reads the events after `from` again, and closes the gaps there. If the service no longer has these events, only the
+ * gap that begins at `from` is closed: a person has named it. Resolves with the reason if nothing was read, else null.
  */
 export async function readAgain(options: PassOptions, from: Cursor): Promise<string | null> {
   const { db, clock } = options;
@@ -77,7 +77,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
     if (page === null) continue;
     if (page.reset) throw unfit('the cursor has expired', LOST);
     const last = page.cursors.at(-1) ?? null;
-    // At the end of history, a lower cursor may appear after a higher one: only a cursor stored for `windowMs` is proof.
+    // At the end of history, a lower cursor may appear after a higher one: only one stored for `windowMs` is proof.
     const to = page.hasMore || last === null ? last : await highestStored(db, page.cursors, before);
     // A page of the overlap may end below the watermark. Such a proof does not move the watermark.
     const proves = to !== null && (start === null || watermark !== null) ? { proves: { from: shown, to } } : {};

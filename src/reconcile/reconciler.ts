@@ -1,5 +1,5 @@
-// Decides when history is read: at the start, each interval, while strict tasks wait, and when a person asks. It stores its
-// state for people to see.
+// Decides when history is read: at the start, each interval, while strict tasks wait, and when a person asks. It stores
+// its state for people to see.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
@@ -47,7 +47,7 @@ export class Reconciler {
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
   #failures = 0;
-  /** When a person made the newest request that was begun. */
+  /** When a person made the newest request for which a pass has begun. */
   #heardAt = 0;
 
   constructor({ ingest, db, config, clock, log }: ReconcilerOptions) {
@@ -100,7 +100,7 @@ export class Reconciler {
     await this.#tell({});
   }
 
-  /** One pass. `whole`: the overlap below the watermark is read too. `asked`: what a person asked for is read afterwards. */
+  /** One pass. `whole`: the overlap below the watermark is read too. `asked`: what a person asked for is read last. */
   async #run(whole: boolean, asked: Asked | null): Promise<void> {
     const { db, ingest, clock, log } = this.#pass;
     try {

@@ -4,7 +4,7 @@ import { isLost, type Read } from './page.ts';
 import type { Database } from '../store/sql.ts';
 import { middleStored } from './store.ts';
 
-/** Searches above `refused`, up to `newest`. Null: the service does not accept `newest` either. Throws ServiceError. */
+/** Searches above `refused`, up to `newest`. Null: `newest` is not above it, or refused too. Throws ServiceError. */
 export async function findOldest(
   read: Read,
   db: Database,

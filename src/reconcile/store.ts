@@ -21,7 +21,7 @@ export function positionOf(db: Database): Promise<Record<'watermark' | 'lowest' 
   }));
 }
 
-/** Stores where replay begins, if nothing is stored yet. */
+/** Stores where replay begins, if that is not stored yet. */
 export function beginAt(db: Database, cursor: Cursor): Promise<void> {
   return db.write(async (tx) => {
     for (const name of ['watermark', 'beginning'] as const)
@@ -64,7 +64,7 @@ export function middleStored(db: Database, low: Cursor, high: Cursor): Promise<C
   );
 }
 
-/** Adds a gap from `after` to `upTo`, or sets the missing end of the last gap. `upTo` null: its end is unknown. */
+/** Adds a gap, or sets the missing end of the last one; moves the watermark to `upTo`. Null: the end is unknown yet. */
 export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | null, reason: string): Promise<void> {
   return db.write(async (tx) => {
     const isKnown = (await tx.get('select 1 from gaps where up_to is null limit 1')) !== undefined;
@@ -77,7 +77,7 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
   });
 }
 
-/** Closes the gap that begins at `from`, and the gaps that lie between `from` and `to`. */
+/** Closes the gap that begins at `from`, and those that lie between `from` and `to`. `to` null: only the first. */
 export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | null): Promise<number> {
   return db.run(
     `update gaps set closed_at = @now where closed_at is null and up_to is not null and (after = cast(@from as bigint)
@@ -86,7 +86,7 @@ export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | 
   );
 }
 
-/** Closes gaps whose `kit.gap` event a handler has done. Resolves with a `kit.gap` for each ended gap that has none. */
+/** Closes gaps whose `kit.gap` task is done. Resolves with the missing `kit.gap` events of gaps whose end is known. */
 export function untoldGaps(db: Database, now: number): Promise<Reading[]> {
   return db.write(async (tx) => {
     await tx.run(

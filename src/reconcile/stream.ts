@@ -1,5 +1,5 @@
-// Reads GET /events (contract 4.4, 6.1), which brings events as they happen. The stream may leave events out, so it proves
-// nothing: replay shows the missing ones.
+// Reads GET /events (contract 4.4, 6.1), which brings events as they happen. The stream may leave events out, so it
+// proves nothing: replay shows the missing ones.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { describe } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -12,7 +12,7 @@ import { LAST_EVENT_ID } from '../wire/headers.ts';
 import { isLost } from './page.ts';
 import type { IngestStore } from '../store/store.ts';
 
-/** The waits between connections. The service allows 10 of them a minute (contract 8). */
+/** The waits between connections. The service allows 10 connections a minute (contract 8). */
 const WAIT_MS = { first: 1_000, most: 30_000 };
 /** A connection that is silent for this long is closed: the service sends a ping every 25 s. */
 const SILENT_MS = 60_000;
@@ -63,7 +63,7 @@ export function startStream(ingest: IngestStore, log: Logger, exchange: Exchange
     }
   }
 
-  /** True: the server has ended the stream. */
+  /** True: the service has ended the stream. */
   async function take(messages: EventSourceMessage[]): Promise<boolean> {
     if (messages.length > 0) failures = 0;
     const items = messages.flatMap(({ event, id, data }) => {

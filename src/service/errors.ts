@@ -20,17 +20,17 @@ export class ServiceError extends Error {
    * `unreadable`, `aborted`, `NO_API_KEY`, `PAID_OPERATIONS_REFUSED`.
    */
   readonly code: string;
-  /** The reason of contract 7.4, if there is one. */
+  /** The reason of contract 7.4, or the kit's ANSWER_TOO_LARGE. Null: none. */
   readonly reason: string | null;
-  /** HTTP status. 0: no answer. */
+  /** HTTP status. 0: none, for example because no whole answer arrived. */
   readonly status: number;
   /** The service's support asks for this id. */
   readonly requestId: string | null;
   /** True if a retry may succeed and does no harm. */
   readonly retryable: boolean;
   /**
-   * True if the operation may have been done in spite of the error (contract 7.3). Before you retry, look whether it was
-   * done. Calls that only read are never uncertain.
+   * True if the operation may have been done in spite of the error (contract 7.3). Before you retry, look whether it
+   * was done. Calls that only read are never uncertain.
    */
   readonly uncertain: boolean;
   constructor({ code, reason = null, status = 0, requestId = null, uncertain = false, message, cause }: Fields) {
@@ -49,7 +49,7 @@ export class ServiceError extends Error {
 export interface Asked {
   /** The request's name in errors. */
   what: string;
-  /** True if the request only reads, so that its errors are never uncertain. */
+  /** True if repeating the request does no harm, so that its errors are never uncertain. */
   safe: boolean;
   signal?: AbortSignal | undefined;
 }

@@ -1,5 +1,5 @@
-// Makes one request to the service (contract 4.1, 5.1): sends the key, follows no redirects, refuses answers that are
-// too large, and throws ServiceError. The caller decides what is asked, when, and for how long (`limitMs`).
+// Makes one request to the service (contract 4.1, 5.1): sends the key, follows no redirect, and refuses an answer that
+// is too large. Every failure is a ServiceError. The caller decides what is asked, when, and for how long (`limitMs`).
 import { isObject, parseJsonText } from '../wire/json.ts';
 import { errorOf, failureOf, unreadable, type Asked } from './errors.ts';
 
@@ -26,7 +26,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export type Read<Result> = (answer: Response, ask: Ask) => Promise<Result> | Result;
 export type Exchange = <Result>(ask: Ask, read: Read<Result>) => Promise<Result>;
 
-/** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
+/** The largest answer that is read, in bytes: the limit for media (contract 8), applied to every answer. */
 const MOST_BYTES = 64 * 1024 * 1024;
 /** The `reason` of the error if an answer is larger than MOST_BYTES. */
 export const TOO_LARGE = 'ANSWER_TOO_LARGE';

@@ -1,12 +1,12 @@
-// Decides when a call is made and retried (contract 7.2, 8). A call waits until the rate limits allow it. A call that only
-// reads is retried if that can help. If no time is left for a wait, the call fails: RATE_LIMITED, or its last error.
+// Decides when a call is made and retried (contract 7.2, 8). A call waits until the rate limits allow it. A `safe` call
+// is retried if that can help. If no time is left for a wait, the call fails with RATE_LIMITED, or with its last error.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call. `rpc` counts quotes and media too, as the service does (contract 5.6). */
+  /** The rate limit that counts the call. `rpc` counts quotes and media too, like a key's own limit (contract 5.6). */
   limit: 'rpc' | 'quotes' | 'media';
   /** True if the call may be retried after a failure. */
   safe: boolean;

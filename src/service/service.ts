@@ -7,7 +7,7 @@ import { createPace, type Pacing, type Pause } from './pace.ts';
 
 type List = AsyncGenerator<Plain, void, void>;
 
-/** Every method throws ServiceError. Answers come as the service gives them: fields may be missing. */
+/** A call that fails throws ServiceError. Answers come as the service gives them: fields may be missing. */
 export interface Service {
   /** POST /rpc/<operation> (contract 4.1). Only List…, Get… and ReplayEvents are retried if that can help. */
   call(operation: string, request: Plain, options?: CallOptions): Promise<Plain>;
@@ -16,19 +16,19 @@ export interface Service {
   /** The items of all pages. An answer may have only one array, which holds the items. */
   items(operation: string, request: Plain, options?: CallOptions): List;
   /**
-   * The price of an operation with exactly this request. The contract shows neither the body of POST /billing/quotes nor
-   * its answer: the kit sends `{ operation, request }`, and finds the id as `quoteId`, `quote_id` or `id`, in the answer
-   * or in its `quote`.
+   * The price of an operation with exactly this request. The contract shows neither the body of POST /billing/quotes
+   * nor its answer: the kit sends `{ operation, request }`, and finds the id as `quoteId`, `quote_id` or `id`, in the
+   * answer or in its `quote`.
    */
   quote(operation: string, request: Plain, options?: WaitOptions): Promise<{ quoteId: string; answer: Plain }>;
   /**
-   * POST /messages/send, with the envelope of contract 4.1: costs money. If an error is `uncertain`, the message may have
-   * been sent (contract 7.3): look with ListMessages before you send it again.
+   * POST /messages/send, with the envelope of contract 4.1: costs money. If an error is `uncertain`, the message may
+   * have been sent (contract 7.3): look with ListMessages before you send it again.
    */
   send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
   /**
-   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading a larger body throws ServiceError; if the connection breaks,
-   * reading throws the error of `fetch`. Cancel the body if you do not read it.
+   * GET /media/{id}: up to 64 MiB. Reading a larger body throws ServiceError. If the connection breaks, and after 5
+   * minutes, reading throws the error of `fetch`. Cancel the body if you do not read it.
    */
   media(id: string, options?: WaitOptions): Promise<Response>;
 }
@@ -55,7 +55,7 @@ export interface ServiceOptions extends Access {
   pause?: Pause;
 }
 
-/** The one operation that costs money without a quote. Any other costs money if it has a quote. */
+/** The one operation that counts as paid even without a quote. Any other counts as paid if it has a quote. */
 const PAID = 'ResumeCampaign';
 const MOST_PER_PAGE = 200;
 /** The default of `withinMs`. WITHIN_MS plus SLACK_MS is less than the default `timeoutMs` of a handler (30 s). */
@@ -106,7 +106,7 @@ class Client implements Service {
   async *items(operation: string, request: Plain, options?: CallOptions): List {
     for await (const page of this.pages(operation, request, options)) {
       const [list = [], ...others] = Object.values(page).filter((value) => Array.isArray(value));
-      if (others.length > 0) throw unclear(operation, 'its answer has several arrays: take the items from its pages');
+      if (others.length > 0) throw unclear(operation, 'its answer has several arrays: use ctx.service.pages');
       yield* list as Plain[];
     }
   }
@@ -139,7 +139,7 @@ function nextOf(request: Plain, { next_cursor: cursor, page }: Plain): Plain | u
   if (cursor !== undefined || request['cursor'] !== undefined)
     return cursor ? { limit: MOST_PER_PAGE, ...request, cursor } : undefined;
   const { page: shown, has_next_page: hasNext } = (page ?? {}) as Plain;
-  // Counts from the page number in the answer. If the service ignores the number that was asked for, `pages` throws.
+  // The next page follows the page in the answer. If the service ignores the number that was asked for, `pages` throws.
   const pagination = { ...(request['pagination'] as Plain | undefined), page: Number(shown) + 1 };
   return hasNext === true ? { ...request, pagination } : undefined;
 }

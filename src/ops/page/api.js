@@ -25,7 +25,7 @@ export async function call(name, args) {
   return isGet ? ask(`/api/${name}?${new URLSearchParams(given)}`) : ask(`/api/${name}`, Object.fromEntries(given));
 }
 
-/** The answer, renewed while the page is visible. An `error` beside a `result`: the last renewal failed. */
+/** The answer; if `isLive`, renewed while the page is visible. An `error` beside a `result`: the last call failed. */
 export function useApi(name, args = {}, isLive = true) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {

@@ -49,7 +49,7 @@ function List({ args }) {
         <button>search</button>
       </form>
     </details>
-    ${table(answer, { columns, empty: 'Events appear here as they are delivered' })}
+    ${table(answer, { columns, empty: 'Events appear here as they arrive' })}
     ${before && html`<a href=${to('events', { ...args, before })}>Older</a>`}
   `;
 }

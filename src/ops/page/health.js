@@ -5,7 +5,7 @@ import { button, facts, html, shown, table } from './parts.js';
 const DAY_MS = 86_400_000;
 const BOX = { viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img' };
 
-/** `lines` maps the name of each line to the field of a point that it shows. */
+/** `lines`: by the name of each line, the field of the points that the line shows. */
 function chart(title, lines, points) {
   const fields = Object.entries(lines);
   const top = Math.max(1, ...points.flatMap((one) => fields.map(([, field]) => one[field])));
@@ -16,7 +16,7 @@ function chart(title, lines, points) {
   };
   const words = fields.map(([name, field]) => {
     const { [field]: most, at } = points.reduce((best, one) => (one[field] > best[field] ? one : best), { [field]: 0 });
-    return `${name}: ${most > 0 ? `at most ${most.toLocaleString('en')}, at ${at.slice(11, 16)}Z` : 'none'}`;
+    return `${name}: ${most > 0 ? `peak ${most.toLocaleString('en')}, at ${at.slice(11, 16)}Z` : 'none'}`;
   });
   return html`<figure>
     <figcaption><b>${title}</b> ${words.map((text, n) => html`<span class=${`line-${n}`}>${text}</span>`)}</figcaption>
@@ -43,7 +43,7 @@ export function Health({ status }) {
     ${facts({ ...reconcile, watermark, newestCursor, gaps })}
     <h2>The last 24 hours</h2>
     <div class="charts">
-      ${chart('Deliveries', { stored: 'events', duplicates: 'duplicates' }, charts)}
+      ${chart('Events', { stored: 'events', duplicates: 'duplicates' }, charts)}
       ${chart('Tasks', { handled: 'done', failed: 'failed' }, charts)}
       ${chart('Waiting tasks', { waiting: 'waiting' }, charts)}
       ${chart('Refused requests', { refused: 'refused' }, charts)}

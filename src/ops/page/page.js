@@ -1,4 +1,4 @@
-// The frame of every view: it shows the view that the URL's hash names, whether the kit answers, and an operation's dialog.
+// The frame of every view: it shows the view of the URL's hash, whether the kit answers, and an operation's dialog.
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Events } from './events.js';
@@ -12,7 +12,7 @@ export * from './parts.js';
 
 export const views = { health: Health, handlers: Handlers, events: Events };
 
-/** `list` holds views by name; another page may add one. A view gets `status`, and as `args` the query in the URL's hash. */
+/** `list`: views by name; another page may add one. A view gets `status`, and as `args` the query in the URL's hash. */
 export function show(list) {
   render(html`<${Frame} views=${{ ...list, actions: Actions }} />`, document.body);
 }

@@ -33,7 +33,7 @@ const FIELDS = {
   body: (body) => html`<pre>${JSON.stringify(JSON.parse(body, exact), null, 2)}</pre>`,
 };
 
-/** Any value of a result, for people. `name`: its field. Times are UTC. */
+/** Any value of a result, for people. `name`: the name of its field. Times are UTC. */
 export function shown(value, name) {
   if (value === null || value === undefined) return null;
   if (FIELDS[name]) return FIELDS[name](value);
@@ -78,7 +78,7 @@ export function table({ result: rows, error }, { columns, actions, empty = 'Noth
 let open;
 export const onOpen = (listener) => (open = listener);
 
-/** Opens the dialog of an operation. */
+/** A button that opens the dialog of an operation. */
 export const button = (name, args = {}, label = name) =>
   html`<button type="button" onClick=${() => open({ name, args })}>${label}</button>`;
 
@@ -94,7 +94,7 @@ export function field({ name, kind, choices, required, about }, value) {
   return html`<label>${worded(name)} ${input} <small>${about}</small></label>`;
 }
 
-/** An operation: the given arguments, inputs for the others, and the result. If it changes nothing, it runs at once. */
+/** An operation: its arguments and its result. It runs at once if it changes nothing and lacks no required argument. */
 export function Dialog({ name, args, onClose }) {
   const { about, access, args: known } = operations.find((one) => one.name === name);
   const form = useRef();
