@@ -22,7 +22,7 @@ export const PASS = `update lanes set done_cursor = cast(@cursor as bigint)
 
 type Judged = { suspects: number; dead: number };
 
-/** Throws `orphan` if the boot was judged, or a newer process has its role. Until the transaction ends, none judges it. */
+/** Throws `orphan` if the boot was judged or its role taken. Nobody judges it until the transaction ends. */
 export async function checkBoot(tx: Change, boot: number): Promise<void> {
   const lock = tx.dialect === 'postgres' ? ' for key share' : '';
   const row = await tx.get(`select 1 as one from boots where id = @boot${lock}`, { boot });
@@ -35,7 +35,7 @@ async function heldBy(tx: Change, boot: number, from: number): Promise<number[]>
   return lanes;
 }
 
-/** Frees its lanes, those of claims from the number `from` on. */
+/** Frees the boot's lanes whose claims have the number `from` or a higher one. */
 export async function giveBack(tx: Change, boot: number, from = 0): Promise<void> {
   const lanes = await heldBy(tx, boot, from);
   if (lanes.length === 0) return;
@@ -43,7 +43,7 @@ export async function giveBack(tx: Change, boot: number, from = 0): Promise<void
   await tx.touch(lanes);
 }
 
-/** What dead boots held goes back, and what was running there is suspect. */
+/** Frees the lanes of dead boots. The tasks that were running there become suspects, or dead. */
 export async function judge(tx: Change, boots: number[], weight: number, now: number): Promise<Judged> {
   const judged = { suspects: 0, dead: 0 };
   const counts = new Counts();
@@ -63,7 +63,7 @@ export async function judge(tx: Change, boots: number[], weight: number, now: nu
   return judged;
 }
 
-/** Replaces the role's predecessor. If the whole kit died, its other roles are judged, too. */
+/** Replaces the boot that had the role, and judges it. If the whole kit died, its other roles are judged, too. */
 export async function takeRole(
   tx: Change,
   { instance, clock }: { instance: string; clock: Clock },

@@ -3,7 +3,7 @@
 import type { Change } from './sql.ts';
 import type { HandlerFile } from './work.ts';
 
-/** Of other processes. */
+/** The ids of the handlers that other processes have loaded. */
 const LOADED = `select cast(h.value as bigint) from boots b cross join json_each(b.handlers) h where b.id <> @boot`;
 /** A broken file cannot say its handler's name, so the path is tried first. */
 const KNOWN = `select id from handlers where name = @name or (file = @file and @isBroken = 1)
@@ -12,7 +12,7 @@ const ADD = `insert into handlers (id, name, file, state, position) select coale
   'missing', coalesce((select cast(value as bigint) from state where name = 'first'), @newest) from handlers returning id`;
 const SET = `update handlers set fault = @fault, file = @file, state = @state
   where id = @id and (@state = 'loaded' or id not in (${LOADED}))`;
-/** Its last sign of life may be older than its set-up. If others judge it now, their signs are new. */
+/** Its last sign may be from before a long set-up. So it takes the newest: that of a process that could judge it. */
 const LOAD = `update boots set handlers = @loaded, seen_at = (select max(seen_at) from boots) where id = @boot`;
 const MISS = `update handlers set state = 'missing', fault = null
   where id not in (${LOADED}) and id not in (select cast(value as bigint) from json_each(@there))`;

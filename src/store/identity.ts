@@ -18,7 +18,7 @@ export interface Known {
   erased: 0 | 1;
 }
 
-/** Null contradicts nothing. If both have an id, both came as webhooks: then their data must be equal too. */
+/** Null contradicts nothing. If both have an id, which replay and the stream omit, their data must be equal too. */
 export function contradicts(event: Arrival, known: Known, bodyOf: () => string | undefined): boolean {
   if (known.erased) return false;
   const differ = (a: string | null, b: string | null): boolean => a !== null && b !== null && a !== b;
@@ -31,7 +31,7 @@ export function contradicts(event: Arrival, known: Known, bodyOf: () => string |
   return !isDeepStrictEqual(dataOf(origin, type, text), dataOf(originOf(known.origin), type, stored));
 }
 
-/** Replay or stream at or below the floor: pruned before. A webhook is never taken for a pruned event. */
+/** What replay or the stream brings at or below the floor was pruned. A webhook is never taken for a pruned event. */
 export function isRemoved({ origin, cursor }: Arrival, floor: Cursor | null): boolean {
   const isReplayed = origin === 'replay' || origin === 'stream';
   return isReplayed && cursor !== null && floor !== null && !isBehind(floor, cursor);

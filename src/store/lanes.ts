@@ -15,8 +15,8 @@ const HANDLERS = 4_096;
 export const ownLane = (handler: number, event: number): number => -(event * HANDLERS + handler);
 
 /**
- * A task without a lane's name or without a cursor has a lane of its own. The id of all others is 52 bits of a keyed hash:
- * names hold phone numbers. Two lanes with the same id only wait for each other.
+ * A task without a lane's name or without a cursor has a lane of its own. The ids of all others are 52 bits of a keyed
+ * hash, because names hold phone numbers. If two names get the same id, their tasks only wait for each other.
  */
 export function laneOf(key: unknown, { handler, event, cursor, lane }: NewTask): number {
   if (lane === null || cursor === null) return ownLane(handler, event);

@@ -28,7 +28,7 @@ export const toEvent = (row: EventRow): StoredEvent => ({
   body: row.body?.toString() ?? null,
 });
 
-/** In this order. Those that were removed are left out. */
+/** The events with these numbers, in this order. Those that were removed are left out. */
 export async function eventsOf(sql: Sql, seqs: number[]): Promise<StoredEvent[]> {
   const rows = await sql.all<EventRow>(EVENTS, { seqs: JSON.stringify(seqs) });
   const known = new Map(rows.map((row) => [row.seq, toEvent(row)]));
@@ -49,7 +49,7 @@ export function pageOf(rows: Iterable<EventRow>, limit: number): { events: Store
   return { events, isWhole: events.length < limit };
 }
 
-/** The same page, before its bodies are read. */
+/** The `seq`s of the same page, found by the sizes of the bodies before these are read. */
 export function seqsOf(rows: { seq: number; bytes: number }[]): number[] {
   let bytes = 0;
   const last = rows.findIndex((row) => (bytes += row.bytes) > PAGE_BYTES);

@@ -1,4 +1,4 @@
-// SQL for operations, reconcile and keep, which SQLite and PostgreSQL both know. Values are named: `@name`. A cursor is
+// SQL that SQLite and PostgreSQL both know, for what is written once for both. Values are named: `@name`. A cursor is
 // read as `cast(cursor as text)`, and given as `cast(@cursor as bigint)`.
 import type { Counts } from './store.ts';
 import type { SqlRow, SqlValue } from './work.ts';
@@ -10,13 +10,13 @@ export interface Sql {
   readonly dialect: 'sqlite' | 'postgres';
   all<Row>(text: string, values?: Values): Promise<Row[]>;
   get<Row>(text: string, values?: Values): Promise<Row | undefined>;
-  /** Resolves with how many rows it changed. */
+  /** Resolves with the number of rows that it changed. */
   run(text: string, values?: Values): Promise<number>;
 }
 
 /** An open transaction that writes. */
 export interface Change extends Sql {
-  /** Until the transaction ends, no other changes these lanes, or locks this name. Lock lanes before their tasks change. */
+  /** Until it ends, no other transaction changes these lanes or locks this name. Lock lanes before changing tasks. */
   lock(what: Iterable<number> | string): Promise<void>;
   /** Call it after every change to the waiting tasks of lanes. */
   touch(lanes: Iterable<number>): Promise<void>;

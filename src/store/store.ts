@@ -1,10 +1,10 @@
-// What the processes ask of a store. Every method is one transaction. Cursors are text here, because a number cannot hold
-// them. Times are Unix milliseconds by the wall clock.
+// What the processes ask of a store. A method is one transaction; `accept`, and `turn` on PostgreSQL, may be several.
+// Cursors are text here, because a number cannot hold them. Times are Unix milliseconds by the wall clock.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { WorkStore } from './work.ts';
 
-/** busy: the lock is taken. owned: another kit runs. newer: a newer kit made it. orphan: a newer `run` has taken over. */
+/** busy: a lock is taken. owned: another kit has the store. newer: a newer kit changed it. orphan: see `checkBoot`. */
 export type StoreCode = 'busy' | 'full' | 'io' | 'owned' | 'newer' | 'orphan' | 'damaged';
 
 /** The store is at fault, not the request. */
@@ -23,8 +23,8 @@ export class StoreError extends Error {
 }
 
 /**
- * What became of a reading. `new`: a row. `duplicate`: its row was there. `conflict`: it contradicts a row. `quarantined`:
- * it cannot be read. Both of these are in quarantine. `removed`: pruning has removed its row, so it is left out.
+ * What became of a reading. `new`: it got a row. `duplicate`: it had one. `removed`: pruning has removed it before.
+ * In quarantine: `conflict`, if it contradicts a row, and `quarantined`, if it cannot be read or stored.
  */
 export type Verdict = 'new' | 'duplicate' | 'conflict' | 'quarantined' | 'removed';
 
@@ -34,7 +34,7 @@ export type Counts = Record<string, number>;
 export interface IngestStore {
   /**
    * Stores readings of any origin, in order. `proves`: replay has shown everything after `from` up to `to`. If
-   * the watermark has reached `from`, it moves to `to`, and never back.
+   * the watermark has reached `from` (null: the beginning of history), it moves to `to`, and never back.
    */
   accept(batch: {
     readings: Reading[];

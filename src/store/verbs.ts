@@ -10,7 +10,7 @@ import type { Hold, SqlRow, SqlValue, Tx, Work, WorkStore } from './work.ts';
 
 /**
  * A transaction of the user may last only this long, because it holds up others: on SQLite every delivery. On PostgreSQL,
- * a step of `setup` that changes a large table holds up nobody else.
+ * a step of `setup` that changes a large table holds up no delivery.
  */
 const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: 600_000 };
 /** The most names that the notes of one task may have. */
@@ -44,7 +44,7 @@ export function createVerbs(
 ): Omit<WorkStore, 'look' | 'turn' | 'events' | 'read'> {
   return {
     begin: (role, restart) => db.write((tx) => takeRole(tx, { instance, clock }, role, restart)),
-    // The row stays until the role is taken, or others judge it. So its handlers are not missing while it starts anew.
+    // The boot's row stays until its role is taken, or others judge it. So its handlers are not missing in between.
     end: (boot) => db.write((tx) => giveBack(tx, boot)),
     register: (files, newest, boot) => db.write((tx) => register(tx, files, newest, boot)),
     note: (hold, task, name, json) =>

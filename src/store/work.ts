@@ -1,4 +1,4 @@
-// What `run` asks of a store: events become tasks, tasks are claimed in the order of their lanes, and settled.
+// What `run` asks of a store: events become tasks, tasks are claimed lane by lane, and settled.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin } from '../wire/event.ts';
 
@@ -61,7 +61,7 @@ export interface Room {
 
 export interface Claimed {
   event: number;
-  /** `attempts`: those that were spent. `crashes`: the weights of the deaths of its process. */
+  /** `attempts`: those that were spent. `crashes`: the sum of the weights of its process's deaths. */
   attempts: number;
   crashes: number;
   failedAt: number | null;
@@ -80,7 +80,7 @@ export interface Claim extends Hold {
 
 export type Outcome = { event: number; error: string | null } & (
   | { as: 'done' | 'skipped' | 'dead' }
-  /** `spent`: the attempt counts. `aside`: the next try is too late, so the task gives up its lane (`laneHoldMs`). */
+  /** `spent`: the attempt counts. `aside`: the next try is after `laneHoldMs`, so the task gives up its lane. */
   | { as: 'again'; dueAt: number; spent: boolean; aside: boolean }
   /** `ctx.complete` has already written this outcome. */
   | { as: 'completed' }
@@ -101,7 +101,7 @@ export interface Turn {
   rooms: Room[];
   /** The next claim's number. */
   claim: number;
-  /** True: claims one task whose process died, and nothing else. */
+  /** True: claims at most one task, one whose process died. */
   suspects: boolean;
 }
 
@@ -109,11 +109,11 @@ export interface TurnResult {
   claims: Claim[];
   /** There is work for another turn at once. */
   more: boolean;
-  /** When the next lane is due. Null: no lane waits for a time. */
+  /** When the next lane will be due. Null: no lane has a due time in the future. */
   nextAt: number | null;
   /** The number of outcomes whose claim no longer held. They changed nothing. */
   fenced: number;
-  /** Events that were ever erased. If it has grown, a body that is kept in memory may be erased by now. */
+  /** How many events were ever erased. If the number has grown, a body that is kept in memory may be erased by now. */
   erased: number;
   /** How many processes for suspects must run. */
   suspects: number;
@@ -124,8 +124,8 @@ export interface TurnResult {
 }
 
 /**
- * The open transaction of `ctx.complete` or `setup`. A failed statement ends it, even if the error is caught. Integers
- * that a number cannot hold exactly are bigints.
+ * The open transaction of `ctx.complete` or `setup`. If a statement fails, all is rolled back, even if the error is
+ * caught. Integers that a number cannot hold exactly are bigints.
  */
 export interface Tx {
   /** Which SQL this store understands. On both, each `?` is a value. */
@@ -152,15 +152,15 @@ export type Role = 'live' | `suspect-${number}`;
 
 export interface WorkStore {
   /**
-   * Takes the role. The tasks that its predecessor was running when it died become suspects, or dead. `restart`: only that
-   * process died. Otherwise the whole kit did, and this holds for every role.
+   * Takes the role. If the role's last process died, the tasks that it was running become suspects or dead.
+   * `restart`: only that process died. Otherwise the whole kit did, and the same holds for all its roles.
    */
   begin(role: Role, restart: boolean): Promise<{ boot: number; suspects: number; dead: number }>;
-  /** Ends a boot. Lanes that it still holds are free again. */
+  /** Frees the lanes that a boot still holds, when its process ends. */
   end(boot: number): Promise<void>;
   /**
-   * Registers the handlers that the process of `boot` has loaded. A new one begins after `newest`. Resolves with the ids of
-   * those that are loaded, by name.
+   * Registers the handlers of these files, loaded or broken in the process of `boot`. A new one begins after `newest`,
+   * the first ones of a store with its first event. Resolves with the ids of those that are loaded, by name.
    */
   register(files: HandlerFile[], newest: number, boot?: number): Promise<Map<string, number>>;
   /** All handlers that are loaded, and the pages of events for `handlers`. */
@@ -168,7 +168,7 @@ export interface WorkStore {
   turn(turn: Turn): Promise<TurnResult>;
   /** Events of claimed tasks. */
   events(seqs: number[]): Promise<StoredEvent[]>;
-  /** Commits a note of a claimed task, synced. False: the claim is gone. */
+  /** Commits a note of a claimed task, synced. False: the claim is gone, or the task has ended. */
   note(hold: Hold, task: { event: number; handler: number }, name: string, json: string): Promise<boolean>;
   /** Commits the user's writes and the task's completion together, synced, or neither. False: the claim is gone. */
   complete(hold: Hold, task: { event: number; handler: number }, work: Work): Promise<boolean>;
@@ -176,6 +176,6 @@ export interface WorkStore {
   read(sql: string, values: SqlValue[]): Promise<SqlRow[]>;
   /** The steps that have run, in order: digests of their text. */
   steps(handler: string): Promise<string[]>;
-  /** Runs a set-up. `step` (numbered from 1) is remembered in the same transaction. */
+  /** Runs a set-up. A `step` (numbered from 1) is remembered in the same transaction, and never runs again. */
   setup(handler: string, work: Work, step?: { number: number; digest: string }): Promise<void>;
 }

@@ -7,7 +7,7 @@ import { release } from './lanes.ts';
 import { HANDLERS, type Row } from './look.ts';
 import { rows } from './rows.ts';
 
-/** A lane is locked in one statement, and its tasks are read in the next: together they would be those of before. */
+/** Lanes are locked in one statement, and their tasks are read in the next: one statement would read old tasks. */
 const LANES = `select id from lanes where handler = @handler and suspect = @suspect and due_at <= @upTo
   order by due_at limit @tasks for update skip locked`;
 const HEADS = `select l.id, t.event, cast(t.cursor as text) as cursor,
@@ -19,7 +19,7 @@ const HEADS = `select l.id, t.event, cast(t.cursor as text) as cursor,
 const CLAIMS = rows({ bigint: 'lane claim to' });
 const CLAIM = `update lanes set due_at = null, boot = @boot, claim = v.claim, claimed_to = v."to"
   from ${CLAIMS.from} where lanes.id = v.lane`;
-/** Suspects: the lanes that wait for a process, plus the number of the last process of this instance with a lane. */
+/** `suspects`: all processes of this instance up to the last one with a lane, and one for each waiting lane. */
 const AFTER = `select (select min(n.due_at) from unnest(cast(@open as bigint[])) v cross join lateral (select due_at from lanes
     where handler = v and suspect = 0 and due_at > @now and due_at < ${NEVER} order by due_at limit 1) n) as "nextAt",
   (select count(*) from unnest(cast(@all as bigint[])) v cross join lateral
@@ -62,7 +62,7 @@ export async function claim(tx: Tx, turn: Turn, now: number, instance: string): 
   async function live(room: Room): Promise<number[]> {
     const row = rowOf.get(room.handler);
     if (!row) return [];
-    // Once caught up, every event up to `look.watermark` has its tasks.
+    // If the handler has caught up, it has taken up every event up to `look.watermark`.
     const isCaughtUp = row.position >= look.newest;
     const isStrict = room.order === 'strict';
     result.held ||= isStrict && row.held === 1;

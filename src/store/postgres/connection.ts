@@ -29,7 +29,7 @@ const SETUP_MS = 600_000;
 const WAYS = ['seqscan', 'hashjoin', 'mergejoin', 'material', 'memoize'].map((way) => `enable_${way}=off`);
 const SETTINGS = ['synchronous_commit=on', 'jit=off', 'plan_cache_mode=force_generic_plan', ...WAYS];
 const SNAPSHOT = 'begin isolation level repeatable read read only';
-/** How often a transaction is tried that another one was in the way of. */
+/** How often a transaction is repeated if another one was in its way. */
 const TRIES = 5;
 
 const COUNT = `insert into state values (@name, @n) on conflict (name)
@@ -37,9 +37,9 @@ const COUNT = `insert into state values (@name, @n) on conflict (name)
 const SET = 'insert into state values (@name, @value) on conflict (name) do update set value = excluded.value';
 
 export interface Tx extends Change {
-  /** Its answer is not waited for before the commit is sent. If it fails, so does the transaction. */
+  /** Sends a statement. The commit is sent without waiting for its answer. If it fails, so does the transaction. */
   last(text: string, values?: Values): void;
-  /** As it is: several statements, or values by number. `extended`: one statement alone. */
+  /** Sends the text as it is: several statements, or one with numbered values. `extended`: only one is allowed. */
   query(config: string | (QueryConfig & { queryMode?: 'extended'; query_timeout?: number })): Promise<QueryResult>;
 }
 
@@ -52,17 +52,17 @@ export class Connections implements Database {
   readonly #pool: Pool;
   readonly #prepared = new Map<string, { name: string; text: string; names: string[] }>();
   #lead: Promise<PoolClient | null> | undefined;
-  /** The server's log is its own. */
+  /** The server takes care of its own log. */
   checkpoint = async (): Promise<number> => 0;
 
-  /** `?schema=` names where the tables are. */
+  /** `?schema=` names the schema that holds the tables. */
   constructor(address: string, { max = 20, clock = systemClock }: { max?: number; clock?: Clock } = {}) {
     this.clock = clock;
     const url = new URL(address);
     this.schema = url.searchParams.get('schema') ?? 'kit';
     url.searchParams.delete('options');
     if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
-      throw new StoreError('damaged', `DATABASE_URL: its schema must have small letters, digits and _ only`);
+      throw new StoreError('damaged', `DATABASE_URL: its schema must have small letters, digits and _, no digit first`);
     const settings = [...SETTINGS, `search_path=${this.schema},public`].map((setting) => `-c ${setting}`);
     this.#pool = new Pool({ ...POOL, connectionString: url.href, options: settings.join(' '), max, types });
     this.#pool.on('error', () => {});
@@ -126,7 +126,7 @@ export class Connections implements Database {
     // Work that goes on after a failure must not send statements outside of its transaction, or into the next one.
     const query: Tx['query'] = (config) => {
       const answer = isOver ? Promise.reject(new Error('the transaction is over')) : client.query(config).catch(refuse);
-      // Another statement may fail first.
+      // If another statement fails first, nobody waits for this answer.
       answer.catch(() => {});
       return answer;
     };
@@ -157,7 +157,7 @@ export class Connections implements Database {
         return result;
       } catch (error) {
         await end('rollback');
-        // It may only follow from a statement that was sent before.
+        // If a statement that was sent before has failed, its error is the cause of this one, and is thrown instead.
         await Promise.all(sent);
         throw error;
       }

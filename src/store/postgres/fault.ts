@@ -6,7 +6,7 @@ const CODES: [RegExp, StoreCode][] = [
   [/^(40001|40P01|55P03|57014)$/, 'busy'],
   [/^53100$/, 'full'],
   [/^XX00[12]$/, 'damaged'],
-  // Not reachable, not allowed, read-only, out of something, stopping. Longer codes are those of Node.
+  // Not reachable, not allowed, read-only, out of resources, stopping. Longer codes are those of Node.
   [/^(08|25006|25P03|28|3D|42501|53|57P|58|F0|XX|EPIPE|[A-Z_]{6,})/, 'io'],
 ];
 /** The driver's own errors have no code. */

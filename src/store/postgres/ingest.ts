@@ -1,5 +1,5 @@
-// The one door, as in ../sqlite/ingest.ts. Whoever writes events holds its lock until the commit, so that they become
-// visible in the order of their numbers, and a position misses none. Rows are read and written for a whole batch.
+// The one door, as in ../sqlite/ingest.ts. Whoever writes events holds the lock `ingest` until the commit, so that
+// events become visible in the order of their numbers: a position misses none. Rows are read and written in batches.
 import { hash } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
@@ -12,7 +12,7 @@ import type { Connections, Tx } from './connection.ts';
 import { createKnown, type Row } from './known.ts';
 import { rows } from './rows.ts';
 
-/** Bodies are compared only if an arrival tells an id. */
+/** Bodies are read only if an arrival has an id: without one, they are not compared. */
 const KNOWN = `select seq, cast(cursor as text) as cursor, id, type, session, created_at as "createdAt", origin, origins,
     deliveries, body is null as erased, case when cardinality(cast(@ids as text[])) > 0 then body end as body
   from events where cursor = any(cast(@cursors as bigint[])) or id = any(cast(@ids as text[]))`;
@@ -23,7 +23,7 @@ const INSERT = `insert into events (cursor, id, type, session, created_at, recei
 const CHANGED = rows({ bigint: 'seq cursor createdAt origins deliveries', text: 'id session' });
 const CHANGE = `update events e set cursor = v.cursor, id = v.id, session = v.session, created_at = v."createdAt",
     origins = v.origins, deliveries = v.deliveries from ${CHANGED.from} where e.seq = v.seq`;
-/** The event that it contradicts may have come just before. */
+/** The contradicted event may be new in this batch, so its number is looked up. */
 const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, cursor, event, body)
   values (@reason, @digest, @now, @origin, cast(@cursor as bigint),
     (select seq from events where cursor = cast(@ofCursor as bigint) or id = @ofId limit 1), @body)
@@ -36,7 +36,7 @@ export function createIngest(db: Connections, clock: Clock): IngestStore {
       const ids = events.flatMap(({ id }) => id ?? []);
       const cursors = events.flatMap(({ cursor }) => cursor ?? []);
       // The lock is a statement of its own: those after it see what was committed before it was taken.
-      // What is known comes before the floor: pruning, which takes no such lock, may remove it between the two.
+      // Known events are read before the floor: pruning, which takes no such lock, may remove some between the two.
       const [, found, floor, watermark] = await Promise.all([
         tx.lock('ingest'),
         events.length > 0 ? tx.all<Row>(KNOWN, { ids, cursors }) : [],

@@ -1,5 +1,5 @@
-// Lanes, for many at once. A transaction locks its lanes first, by id, in a statement of its own, and reads their tasks in a
-// later one: so it sees what was written before, and no two wait for each other.
+// Changes many lanes at once. A transaction first locks its lanes, in the order of their ids, and reads their tasks in
+// a later statement. So it sees what was written before, and no two transactions wait for each other.
 import type { Counts } from '../counts.ts';
 import { HIGHEST, laneOf, NEVER, RELEASED } from '../lanes.ts';
 import type { NewTask } from '../work.ts';
@@ -34,7 +34,7 @@ export const lockLanes = (tx: Tx, ids: number[]): Promise<Locked[]> =>
 
 export const touch = async (tx: Tx, ids: number[]): Promise<void> => touchLocked(tx, idsOf(await lockLanes(tx, ids)));
 
-/** Call it after every change to their waiting tasks. The lane of one task goes with it. */
+/** Call it after every change to their waiting tasks. A lane made for one task is deleted once it is empty. */
 export function touchLocked(tx: Tx, ids: number[]): void {
   if (ids.length > 0) tx.last(`update lanes set ${HEAD} where ${IDS} and boot is null`, { ids });
   dropOwn(tx, ids);
@@ -45,7 +45,7 @@ function dropOwn(tx: Tx, lanes: number[]): void {
   if (ids.length > 0) tx.last(`delete from lanes where ${IDS} and due_at is null and boot is null`, { ids });
 }
 
-/** Lanes have come as far as these cursors. If they are `freed`, their claims are over. */
+/** Marks that lanes have come as far as these cursors. `freed`: their claims are over, too. */
 export function pass(tx: Tx, ends: { id: number; cursor: string }[], how?: 'freed'): void {
   if (ends.length === 0) return;
   const text = `update lanes set done_cursor = greatest(done_cursor, v.cursor)${how ? FREE : ''}
@@ -56,7 +56,7 @@ export function pass(tx: Tx, ends: { id: number; cursor: string }[], how?: 'free
 
 type Due = NewTask & { dueAt: number };
 
-/** New tasks come into their lanes. */
+/** Puts new tasks into their lanes. */
 export async function addTasks(tx: Tx, key: string, list: Due[], counts: Counts): Promise<void> {
   const tasks = list.map((task) => ({ ...task, lane: laneOf(key, task), cursor: task.cursor ?? '-1' }));
   const values = TASKS.of(tasks);
@@ -65,7 +65,7 @@ export async function addTasks(tx: Tx, key: string, list: Due[], counts: Counts)
     tx.all<{ handler: number; state: number }>(ADD, values),
   ]);
   for (const { handler, state } of added) counts.add(handler, state === 0 ? 'waiting' : 'dead', 1);
-  // If a task was there already, it may be no head.
+  // If a task was there already, a lane may be due by a task that is not its head.
   const isDue = new Set(added.length < tasks.length ? [] : idsOf(free));
   touchLocked(
     tx,
@@ -73,7 +73,7 @@ export async function addTasks(tx: Tx, key: string, list: Due[], counts: Counts)
   );
 }
 
-/** Tasks that wait for the watermark are due now, if it has reached them. `upTo` null: all. True: there are more. */
+/** Makes tasks due that wait for the watermark, up to the cursor `upTo`. Null: all of them. True: there may be more. */
 export async function release(tx: Tx, handler: number, upTo: string | null, now: number): Promise<boolean> {
   const tasks = await tx.all<{ event: number; lane: number }>(HELD, { handler, upTo: upTo ?? HIGHEST });
   if (tasks.length === 0) return false;

@@ -1,4 +1,4 @@
-// The store on PostgreSQL. Any number of kits works on it. Whoever opens it creates its tables.
+// The store on PostgreSQL. Any number of kits may share it. Whoever opens it first creates its tables.
 import { readFileSync } from 'node:fs';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { eventsOf } from '../rows.ts';
@@ -9,7 +9,7 @@ import { Connections, type Tx } from './connection.ts';
 import { createIngest } from './ingest.ts';
 import { createTurns } from './turn.ts';
 
-/** In `state`, of a store that this kit has made. */
+/** The value `schema` in the table `state` of a store that this kit has made. */
 const SCHEMA = 1;
 
 /** `instance`: the kit that this process belongs to. No two kits that run have the same. */
@@ -17,7 +17,7 @@ type Options = { instance?: string; clock?: Clock; connections?: number };
 
 export type PostgresStore = Store & { db: Connections };
 
-/** Throws StoreError, written for people. */
+/** Throws StoreError, with a message for people. */
 export async function openPostgres(url: string, options: Options = {}): Promise<PostgresStore> {
   const { instance = 'kit', clock = systemClock, connections: max = 20 } = options;
   const db = new Connections(url, { max, clock });
@@ -34,7 +34,7 @@ export async function openPostgres(url: string, options: Options = {}): Promise<
   return { db, ingest: createIngest(db, clock), work, close: () => void db.close().catch(() => {}) };
 }
 
-/** The tables are those of SQLite, with the names of this one's types. Resolves with the key that hides lanes' names. */
+/** Makes missing tables: those of SQLite, with PostgreSQL's types. Resolves with the key that hides lanes' names. */
 function create(db: Connections): Promise<string> {
   return db.write(async (tx) => {
     // Kits that start together wait for each other, and the second finds the tables.
@@ -45,7 +45,7 @@ function create(db: Connections): Promise<string> {
     );
     // Behind PgBouncer the options of a connection, like jit=off, are lost, and in its transaction mode also locks.
     if (there?.jit !== 'off')
-      throw new StoreError('damaged', 'DATABASE_URL must name the server itself, and no PgBouncer');
+      throw new StoreError('damaged', 'DATABASE_URL must name the server itself, not a PgBouncer before it');
     if (there.is !== 1) await createTables(tx, db.schema);
     const schema = (await stateOf<number>(tx, 'schema')) ?? SCHEMA;
     if (schema > SCHEMA)
@@ -60,7 +60,7 @@ const TYPES: [RegExp, string][] = [
   [/ blob\b/g, ' bytea'],
   [/ any\b/g, ' text'],
   [/\) strict(, without rowid)?;/g, ');'],
-  // A word of its own there.
+  // A reserved word there.
   [/^ {2}only text not null check \(only /gm, '  "only" text not null check ("only" '],
   [/^insert [^;]+;/gm, ''],
 ];

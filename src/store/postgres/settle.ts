@@ -10,7 +10,7 @@ import { idsOf, rows } from './rows.ts';
 const STATE = { again: 0, done: 1, skipped: 2, dead: 3 };
 
 const CHANGES = rows({ bigint: 'event handler lane state dueAt spent own aside', text: 'error' });
-/** Not by the index of waiting tasks, of which there may be a million. */
+/** The `+ 0` keeps PostgreSQL from using the index of waiting tasks, of which there may be a million. */
 const WAITS = 't.state + 0 = 0';
 /** A task of a rerun gives up its lane when it fails, so that it holds up no live work. */
 const GOES = 'v.state = 0 and t.lane >= 0 and (v.aside = 1 or t.rerun = 1)';
@@ -47,7 +47,7 @@ export async function settle(tx: Tx, ended: Ended[], now: number, counts: Counts
   if (failed.length > 0) tx.last(ADD_ATTEMPTS, { ...FAILURES.of(failed), now });
   const aside = changed.filter(({ id, from }) => id !== from);
   if (aside.length > 0) tx.last(PLACE, TASKS.of(aside.map((one) => ({ ...one, lane: one.id }))));
-  // The process may have died before: it is a suspect there, too.
+  // A suspect that has left its lane is a suspect in its new lane, too.
   touchLocked(tx, idsOf(aside));
   const over = new Set(held.flatMap(({ claim, free }) => (free ? claim.lane : [])));
   const ends = changed.flatMap(({ id, from, state, cursor }) => (state > 0 || id !== from ? { id: from, cursor } : []));
@@ -58,7 +58,7 @@ export async function settle(tx: Tx, ended: Ended[], now: number, counts: Counts
   return ended.reduce((sum, one) => sum + (held.includes(one) ? 0 : one.outcomes.length), 0);
 }
 
-/** None: it is written already. */
+/** Empty if `ctx.complete` has written the outcome already. */
 function changeOf(outcome: Outcome, { handler, lane }: Claim) {
   if (outcome.as === 'completed') return [];
   const { event, error, as } = outcome;

@@ -1,11 +1,11 @@
-// Signs of life, once a second. Who gives them regularly judges those who do not.
+// Signs of life, once a second. A process that gives them regularly judges those that do not.
 import type { Clock } from '../../base/clock.ts';
 import { judge, WEIGHT } from '../boots.ts';
 import { missLost } from '../handlers.ts';
 import type { Connections } from './connection.ts';
 import { IDS, idsOf } from './rows.ts';
 
-/** A boot without a sign for `lost` is judged. One without handlers holds no lane, and may be in its `setup`. */
+/** A boot without a sign for `lost` is judged. One in its set-up has no handlers yet, and may take longer. */
 const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000, setup: 600_000 };
 const STALE = `seen_at < now_ms() - case when role = 'live' and handlers = '[]' then ${SIGN_MS.setup} else ${SIGN_MS.lost} end`;
 const SIGN = `with mine as (update boots set seen_at = now_ms() where id = @boot)
@@ -13,7 +13,7 @@ const SIGN = `with mine as (update boots set seen_at = now_ms() where id = @boot
 
 export function createSigns(db: Connections, clock: Clock) {
   let signedAt = -Infinity;
-  /** Since when signs have come regularly. After a restart of the server, all signs are old. */
+  /** Since when this process has given signs regularly. After an outage of the server, all signs are old. */
   let since = -Infinity;
   return async (boot: number): Promise<void> => {
     if (clock.monotonic() - signedAt < SIGN_MS.apart) return;

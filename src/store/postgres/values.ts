@@ -1,7 +1,7 @@
 // Values as PostgreSQL's driver gives and takes them, and numbers for their names in a statement.
 import { types as standard } from 'pg';
 
-/** As SQLite has them: truth is 0 or 1, and what has no shape of its own is text. */
+/** Values as SQLite gives them: a boolean is 0 or 1, and what has a type that SQLite lacks is text. */
 const PARSERS = new Map<number, (text: string) => unknown>([
   ...[21, 23, 700, 701, 1700].map((oid) => [oid, Number] as const),
   [16, (text) => Number(text === 't')],
@@ -25,7 +25,7 @@ export function numbered(text: string): { text: string; names: string[] } {
   return { text: replaced, names };
 }
 
-/** Text cannot hold a NUL there. */
+/** In PostgreSQL, text cannot hold a NUL. */
 export function bound(value: unknown): unknown {
   if (typeof value === 'string') return value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
   if (typeof value === 'boolean') return Number(value);

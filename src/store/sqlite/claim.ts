@@ -56,7 +56,7 @@ export function createClaiming(db: Db, tasks: Tasks) {
       for (const room of turn.rooms) {
         const row = rows.get(room.handler);
         if (!row) continue;
-        // Once caught up, every event up to `look.watermark` has its tasks.
+        // If the handler has caught up, it has taken up every event up to `look.watermark`.
         const isCaughtUp = row.position >= turn.look.newest;
         if (isCaughtUp && tasks.release(row.id, room.order, turn.look.watermark, now) === 'more') result.more = true;
         if (room.order === 'strict') result.held ||= tasks.areHeld(row.id);
@@ -72,7 +72,7 @@ export function createClaiming(db: Db, tasks: Tasks) {
       }
       return result;
     },
-    /** Claims one task whose process died. */
+    /** Claims at most one task, one whose process died. */
     suspect({ boot, claim: first, rooms }: Turn, now: number): Claimed {
       const claims: Claim[] = [];
       const open = loaded().flatMap(({ id, paused }) => (paused ? [] : id));
@@ -81,7 +81,7 @@ export function createClaiming(db: Db, tasks: Tasks) {
           claims.push(...claim(boot, first, { ...room, tasks: 1 }, now, 1).claims);
       return { claims, more: false, nextAt: null, spare: [], held: false };
     },
-    /** How many processes for suspects must run: the lanes that wait for one, plus the number of the last one with a lane. */
+    /** How many processes for suspects must run: all up to the last one with a lane, and one for each waiting lane. */
     suspects(handlers: number[], now: number): number {
       const waiting = handlers.map((handler) => sql.waiting.get(handler, now) ?? 0);
       return waiting.reduce((sum, n) => sum + n, sql.last.get() ?? 0);

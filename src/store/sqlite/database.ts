@@ -14,7 +14,7 @@ const PAUSE_MS = { first: 1, most: 50 };
 
 const sync = promisify(fdatasync);
 
-/** `busyMs`: until a write that finds the store locked throws `busy`. Default: never. */
+/** `busyMs`: how long a write waits for a locked store before it throws `busy`. Default: for ever. */
 export type DatabaseOptions = { busyMs?: number; readonly?: boolean };
 
 export class Db {

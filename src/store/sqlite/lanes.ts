@@ -57,7 +57,7 @@ export function createTasks(db: Db, lanes: Lanes) {
       if (isDead || !isNew) return;
       if (!lanes.place(lane, handler, due)) touched.add(lane);
     },
-    /** Tasks that wait for the watermark are due now if it has reached them, or if the handler is no longer strict. */
+    /** Makes tasks that wait for the watermark due if it has reached them, or if the handler is no longer strict. */
     release(handler: number, order: Order, watermark: Cursor | null, now: number): 'more' | 'done' {
       const upTo = order === 'strict' ? watermark : HIGHEST;
       if (upTo === null) return 'done';

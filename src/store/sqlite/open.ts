@@ -68,9 +68,9 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
       const now = statSync(file, { throwIfNoEntry: false });
       return now?.ino === ino && now.dev === dev ? 'ok' : 'replaced';
     },
-    /** When the disk is full: deletes the reserve file beside the store. */
+    /** When the disk is full: deletes the ballast beside the store. */
     makeRoom: () => rmSync(`${file}-ballast`, { force: true }),
-    /** After a disk fault, when the connection may hold pages that were never written. */
+    /** Opens the file anew after a disk fault, because the connection may hold pages that were never written. */
     reopen(): void {
       const before = current;
       const fresh = orUndefined(() => openSqlite(file, options));

@@ -20,7 +20,7 @@ create unique index events_by_cursor on events (cursor) where cursor is not null
 create unique index events_by_id on events (id) where id is not null;
 create index events_without_cursor on events (seq) where cursor is null;
 
--- Authentic bytes that are no new, readable event. The same bytes with the same reason share a row.
+-- Authentic bytes that are unreadable, or contradict a stored event. The same bytes with the same reason share a row.
 create table quarantine (
   id integer primary key autoincrement,
   reason text not null,
@@ -82,7 +82,7 @@ create table lanes (
   boot integer,
   claim integer,
   claimed_to integer,
-  -- the highest cursor of its ended tasks
+  -- how far the lane has come: a task with a lower cursor that comes into it later is late
   done_cursor integer not null default -1
 ) strict;
 create index lanes_due on lanes (handler, suspect, due_at) where due_at is not null;
@@ -102,7 +102,7 @@ create table tasks (
   attempts integer not null default 0,
   -- the sum of the weights of its process's deaths. At 12 the task is dead
   crashes integer not null default 0,
-  -- `late`: it has given up its lane. `rerun`: it has ended before, and runs again because a person asked
+  -- `late`: it has given up its lane. `rerun`: a person had it run again, or had it made by a rerun
   late integer not null default 0,
   rerun integer not null default 0,
   error text,
@@ -166,7 +166,7 @@ create table samples (
   dead integer not null
 ) strict;
 
--- The processes that run handlers: one row per role of an instance. `handlers`: JSON, the ids of those that it has loaded.
+-- The processes that run handlers: one row per role of an instance. `handlers`: JSON, the ids of the loaded ones.
 create table boots (
   id integer primary key autoincrement,
   instance text not null,

@@ -12,7 +12,7 @@ type Again = Outcome & { as: 'again' };
 
 const PASSED = 'max(done_cursor, coalesce((select cursor from tasks where event = ? and handler = ?), -1))';
 
-/** The claim still holds. It is part of each statement, because a separate select would cost as much as three of them. */
+/** The claim still holds. Each statement checks it, because a select for it would cost as much as three of them. */
 const HELD = 'id = ? and boot = ? and claim = ?';
 
 /** The values of HELD. Statements that run for each task take values by position, because names cost twice as much. */
@@ -47,7 +47,7 @@ export function createSettle(db: Db, lanes: Lanes) {
     return true;
   }
 
-  /** True: the task no longer holds its lane. */
+  /** True: the task has given up its lane. */
   function fail({ event, error, dueAt, spent, aside }: Again, claim: Claim, now: number, counts: Counts): boolean {
     const { handler } = claim;
     const task = sql.again.get(dueAt, Number(spent), now, error, event, handler, ...heldBy(claim));
