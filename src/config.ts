@@ -89,7 +89,7 @@ export const schema = z.object({
   OPS_HOST: z.string().default('127.0.0.1'),
   OPS_TOKEN: token.optional(),
   OPS_READ_TOKEN: token.optional(),
-  ALERT_URL: url('that takes a JSON POST, without user:password@').optional(),
+  ALERT_URL: url('one that takes a JSON POST, without user:password@').optional(),
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
 });
 
@@ -108,7 +108,7 @@ function faultsBetween(env: Env): string[] {
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
   if (!['127.0.0.1', '::1', 'localhost'].includes(opsHost) && !env['OPS_TOKEN'])
-    faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);
+    faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only 127.0.0.1, ::1 and localhost work without it`);
   if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim())
     faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: otherwise readers could change everything');
   return faults;
@@ -135,8 +135,8 @@ function filled(env: Env): Env {
 }
 
 /**
- * Throws ConfigError with all faults. `without`: variables that this process does not need, so their faults do not count:
- * `run` and the command line work without the webhook's secret.
+ * Throws ConfigError with all faults. `without`: variables that this process does not need. Their faults do not count:
+ * `run` and most commands work without the webhook's secret.
  */
 export function loadConfig(env: Env, without: readonly string[] = []): Config {
   const { values, faults } = readSecretFiles(env);
@@ -158,5 +158,5 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
   };
 }
 
-/** The configuration of `run` and of commands, without the secrets that they have no use for. */
+/** The configuration of `run` and of most commands, without the secrets that they have no use for. */
 export const loadConfigOfRun = (env: Env): Config => loadConfig(env, KEPT_FROM_RUN);

@@ -1,12 +1,12 @@
-// This file is yours: it names event types. Add a type here once, and `on`, `event.data`, validation and fixtures follow.
+// This file is yours: it names event types. Add a type here, and `on`, `event.data`, validation and fixtures follow.
 // Types that are not listed still arrive, with `data` as a plain object.
 import { z } from 'zod';
 import { define, integer, orElse } from './base/define-event.ts';
 
 /**
- * The types of contract 6.4. A field is required only if no handler can work without it: an event that lacks a required
- * field becomes a dead letter. The contract does not show the fields of MessageSent and MessageStatusUpdated: name the
- * ones that you rely on.
+ * The types of contract 6.4. A field is required only if no handler can work without it: if a required field is
+ * missing, the event's tasks become dead letters. The contract does not show the fields of MessageSent and
+ * MessageStatusUpdated: name the ones that you rely on.
  */
 export const eventTypes = {
   MessageReceived: define({

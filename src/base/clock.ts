@@ -1,4 +1,4 @@
-// The source of time. Tests replace it. Outside of the page in the browser, no other code calls Date.now.
+// The source of time. Tests replace it. Outside of the page in the browser, no other code of the kit calls Date.now.
 
 export interface Clock {
   /**

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 
 export interface EventType<Data> {
-  /** Parses `event.data`. Fields that you do not name stay there, but have no type. */
+  /** Parses `event.data`. Top-level fields that you do not name stay there, but have no type. */
   data: z.ZodType<Data>;
   /** Example data for `fixture(type)`: a test then names only the fields that matter to it. */
   example?: (about: ExampleOf) => NoInfer<Data>;

@@ -19,7 +19,7 @@ export interface Thrown {
   at: string | null;
 }
 
-/** If the stack has no line of the handler, `at` is `file`. If `file` is null too, `at` is a line of the kit. */
+/** If the stack has no line of the handler, `at` is `file`. If `file` is null, `at` is a line of the kit. */
 export function describe(thrown: unknown, file: string | null = null): Thrown {
   try {
     if (!(thrown instanceof Error)) {
@@ -45,7 +45,7 @@ function causeOf({ message, cause }: Error): string {
   return message.includes(words) ? '' : `: ${words}`;
 }
 
-/** A suffix for messages: ` (file:line)`. Empty if `at` is null, or a line of the kit. */
+/** A suffix for messages: ` (file:line)` or ` (file)`. Empty if `at` is null, or a line of the kit. */
 export function behind(at: string | null): string {
   if (at === null || isOurs(at)) return '';
   return ` (${at.startsWith(`${PROJECT}/`) ? relative(PROJECT, at) : at})`;

@@ -1,5 +1,5 @@
-// The log: one line for each fact, written synchronously, so that a kill loses none. No line holds a body, a secret or
-// a phone number: callers name the fields to log, and errors go through `loggable`.
+// The log: one line for each fact, written synchronously, so that a kill loses none. No line of the kit holds a body, a
+// secret or a phone number: callers name the fields, and what a handler throws on an event goes through `loggable`.
 import { pino, type Logger } from 'pino';
 import { masked } from './secrets.ts';
 
@@ -8,7 +8,7 @@ export type { Logger };
 export function createLog(role: string, level: string): Logger {
   const destination = pino.destination({ fd: 1, sync: true });
   destination.on('error', (error: NodeJS.ErrnoException) => {
-    // The terminal is gone: nobody reads the lines that are written while the kit stops.
+    // The terminal, or the program that read the log, is gone: nobody reads further lines, so they are dropped.
     if (error.code !== 'EIO' && error.code !== 'EPIPE') throw error;
   });
   const hooks = { streamWrite: (line: string) => masked(line) };

@@ -35,7 +35,7 @@ export function envOfRun(env: Env): Env {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !kept.includes(name)));
 }
 
-/** The known secrets, the longest first. Global, because texts from outside reach the log and the store in many ways. */
+/** Known secrets, the longest first. Global, because texts from outside reach the log and the store in many ways. */
 let known: string[] = [];
 
 /** Masks the secrets of this environment until the process ends, even if a reload replaces them. */

@@ -1,5 +1,5 @@
 // The public listener: one path for deliveries, and two probes. It refuses a request as early as it can. An authentic
-// delivery gets a 2xx once it is on disk, whatever it holds: otherwise the service would repeat it, and count a failure.
+// delivery gets a 2xx once it is on disk, whatever it holds: otherwise the service would repeat it and count a failure.
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import type { Clock } from '../base/clock.ts';

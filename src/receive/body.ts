@@ -1,4 +1,4 @@
-// Reads a request's body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
+// Reads a body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
 // before they are verified). Large bodies share a memory budget: without room, at most 64 KiB are read.
 import type { IncomingMessage } from 'node:http';
 import { BUDGET, createRoom, SMALL } from './room.ts';
@@ -47,7 +47,7 @@ export function createBodyReader(budget = BUDGET) {
 
 const whole = (parts: Buffer[]): Buffer => (parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts));
 
-/** Adds to `parts` until the body ends. Past the limit it pauses the request, and keeps the part that crossed the limit. */
+/** Adds to `parts` until the body ends. Past the limit it pauses the request, and keeps the last part too. */
 function collect(
   request: IncomingMessage,
   limit: number,

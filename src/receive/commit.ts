@@ -59,7 +59,7 @@ export class Commit {
     this.#state[name] = value;
   }
 
-  /** Writes counters and state without a delivery. While the store fails, `flush` finds out when it works again. */
+  /** Writes counters and state without a delivery. While the store fails, `flush` sees when the store works again. */
   async flush(): Promise<void> {
     // While a disk hangs, no commit fails, so deliveries expire here.
     this.#expire();

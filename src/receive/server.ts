@@ -64,7 +64,7 @@ export async function listen(server: NetServer, name: string, port: number, host
     await once(server, 'listening');
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new ConfigError([`${name}: cannot listen on ${host}:${port} (${code}): choose a free port`]);
+    throw new ConfigError([`${name}: cannot listen on ${host}:${port} (${code}): choose another port or host`]);
   }
 }
 

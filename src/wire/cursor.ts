@@ -1,4 +1,4 @@
-// A cursor is a position in the service's history: a decimal 64-bit integer in a string (contract 6.1). It is compared
+// A cursor is a place in the service's history: a decimal 64-bit integer in a string (contract 6.1). It is compared
 // as an integer. A Number would round it, and as text "9" would come after "10".
 
 /** Canonical decimal text of an integer from 0 to 2^63 - 1. */

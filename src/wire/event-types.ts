@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { define, integer, orElse, type EventType } from '../base/define-event.ts';
 
-/** What src/events.ts threw while it was loaded. Then deliveries are still taken, but every handler is left out. */
+/** The fault of src/events.ts. Undefined: none. With a fault, deliveries are taken, but every handler is left out. */
 export let typesFault: unknown;
 const none = (error: unknown) => ((typesFault = error), {} as typeof import('../events.ts'));
 const { eventTypes: yours } = await import('../events.ts').catch(none);

@@ -1,5 +1,5 @@
 // Turns bytes into an event, or into the reason why they are unreadable. All origins are read alike, so that an event
-// does not depend on how it arrived (contract 2.13, 6.1, 6.3). Headers about it are not signed, so they are not used.
+// does not depend on how it arrived (contract 2.13, 6.1, 6.3). The event's headers are unsigned, so they are not used.
 import { LATEST_MS } from '../base/clock.ts';
 import { orUndefined } from '../base/errors.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
@@ -53,7 +53,7 @@ export function readDelivery(body: Buffer): Reading {
   // Only the kit may make an event of the type kit.gap, because handlers of this type trust its data.
   if (type.startsWith('kit.')) return unreadable(received, OURS);
   const data = fieldsOf(envelope['data'], type);
-  if (!data) return unreadable(received, 'data does not hold its type');
+  if (!data) return unreadable(received, 'data holds no object under the name of its type');
   const facts = factsOf(type, data);
   const session = facts.session ?? readSession(envelope['session_id']);
   const createdAt = facts.createdAt ?? readTime(parseDate(envelope['created_at']));
@@ -68,10 +68,10 @@ export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: s
   const parsed = parseJsonText(payload);
   if (!parsed.ok) return unreadable(received, parsed.reason);
   const [type, ...more] = isObject(parsed.value) ? Object.keys(parsed.value) : [];
-  if (!isName(type) || more.length > 0) return unreadable(received, 'payload does not hold one type');
+  if (!isName(type) || more.length > 0) return unreadable(received, 'payload is not an object with one type');
   if (type.startsWith('kit.')) return unreadable(received, OURS);
   const data = fieldsOf(parsed.value, type);
-  if (!data) return unreadable(received, 'data does not hold its type');
+  if (!data) return unreadable(received, 'data holds no object under the name of its type');
   return { event: { ...received, id: null, type, ...factsOf(type, data) } };
 }
 
@@ -87,7 +87,7 @@ export function dataOf(origin: Origin, type: string, text: string): JsonObject {
   return data;
 }
 
-/** The session and the time in the data, as src/events.ts defines them. Null: missing, or its function threw. */
+/** Session and time in the data, as src/events.ts defines them. Null: missing, unusable, or its function threw. */
 export function factsOf(type: string, data: JsonObject): { session: string | null; createdAt: number | null } {
   const known = typeOf(type);
   return {

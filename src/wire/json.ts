@@ -1,5 +1,5 @@
-// Parses JSON that strangers may have written: it refuses invalid UTF-8, deep nesting, and more values than can be parsed
-// without delaying other deliveries.
+// Parses JSON that strangers may have written: it refuses invalid UTF-8, deep nesting, and more values than can be
+// parsed without delaying other deliveries.
 import { orUndefined } from '../base/errors.ts';
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;

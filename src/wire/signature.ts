@@ -17,8 +17,8 @@ export function readTimestamp(header: string | undefined): number | undefined {
 }
 
 /**
- * The `v1=` signatures, as lower-case hex. Hex may be upper case, the prefix may not. Two headers arrive joined by a comma and
- * count as one list. Empty if there are too many signatures.
+ * The `v1=` signatures, as lower-case hex. Hex may be upper case, the prefix may not. Two headers arrive joined by a
+ * comma and count as one list. Empty if there are too many signatures.
  */
 export function readSignatures(header: string | undefined): string[] {
   const entries = header?.split(',', MOST + 1) ?? [];
@@ -34,7 +34,7 @@ export function readSignatures(header: string | undefined): string[] {
 export function isSigned(body: Buffer, timestamp: number, signatures: string[], secrets: string[]): boolean {
   let found = false;
   for (const secret of secrets) {
-    // As text, because a digest as bytes costs as much as the hash.
+    // Compared as hex text: a digest that is made as bytes would cost as much again as the hash.
     const expected = Buffer.from(createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex'));
     for (const signature of signatures) if (timingSafeEqual(expected, Buffer.from(signature))) found = true;
   }
