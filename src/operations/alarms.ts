@@ -31,7 +31,7 @@ const CLOSE = "Take what you need from the service's lists, then close the gap";
 export type Told = Alarm & { remedy: Remedy | null };
 
 export function alarmsOf(facts: Facts, disk: Disk | null): Told[] {
-  const isFull = disk !== null && disk.freeBytes < DISK.warning;
+  const isFull = disk !== null && disk.freeBytes < DISK.critical;
   return [
     ...ofProcesses(facts, isFull),
     ...(isFull && causeOf(facts) === 'store' ? [] : ofDeliveries(facts)),
@@ -113,8 +113,9 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
     const words = `${name} has no file any more, and pruning waits for it. Put the file back, or delete the handler`;
     return [alarm('handler_broken', 'warning', words, does('handlers', { forget: name }), name)];
   }
-  const failure = failureOf(handler, at);
-  if (failure !== null && !(failing && at - failing.since < LATE_MS.waiting))
+  const isYoung = failing !== null && at - failing.since < LATE_MS.waiting;
+  const failure = failureOf(isYoung ? { ...handler, failing: null } : handler, at);
+  if (failure !== null)
     return [alarm('handler_failing', 'warning', failure, does('tasks', { handler: name, causes: true }), name)];
   if (!paused && kitOf(facts).processes.run === 'up' && dueSince !== null && at - dueSince > LATE_MS.waiting) {
     const words = `${name} has had work due for ${duration(at - dueSince)}. It may hang, or be too slow`;
@@ -140,7 +141,7 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
     found.push(alarm('log_large', 'warning', words));
   }
   if (disk && disk.freeBytes < DISK.warning) {
-    const [refused] = causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
+    const [refused] = disk.freeBytes < DISK.critical && causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
     const words = `The store's disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files'}`;
     found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
   }

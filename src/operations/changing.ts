@@ -76,6 +76,7 @@ export const rerun = define({
   }),
   access: 'change',
   async run(context, { handler: name, from = null, to = null, all, perMinute: pace = null, stop, ...filter }) {
+    await handlerNamed(context.db, name);
     if (stop) {
       const stopped = await context.db.run(STOP, { name, now: context.clock.now() });
       return { stopped, words: 'tasks that the reruns have already put back still run' };

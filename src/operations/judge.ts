@@ -136,7 +136,7 @@ const suspectWords = ({ name, suspects }: HandlerFacts): string =>
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   const { processes } = kitOf(facts);
   // While the disk is full, the kit cannot store that it runs.
-  const full = alarms.find(({ name }) => name === 'disk_full');
+  const full = alarms.find(({ name, level }) => name === 'disk_full' && level === 'critical');
   if (processes.receive === 'down' && !full) return { level: 'critical', text: NOT_RUNNING };
   const worst = full ?? alarms.find(({ level }) => level === 'critical') ?? alarms[0];
   if (worst) return { level: worst.level, text: worst.text };

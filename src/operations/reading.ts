@@ -32,6 +32,9 @@ export const tasks = define({
   access: 'read',
   async run({ db }, { causes, ...filter }) {
     if (filter.handler !== undefined) await handlerNamed(db, filter.handler);
+    const { event, type, session, error } = filter;
+    if (causes && [event, type, session, error].some((value) => value !== undefined))
+      throw new Refused('--causes takes --handler, --state and --limit only');
     if (causes) return (await readCauses(db, filter)).map(withTimes);
     const facts = await readFacts(db);
     return (await readTasks(db, filter)).map((task) => rowOf(task, facts));

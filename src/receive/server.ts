@@ -31,7 +31,8 @@ export function createReceiveServer(handle: Handle, onUnreadable: () => void = (
     const { code } = error;
     const status = code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
     if (code?.startsWith('HPE_') && code !== 'HPE_INVALID_EOF_STATE') onUnreadable();
-    const isBegun = answering.get(socket)?.headersSent === true;
+    const latest = answering.get(socket);
+    const isBegun = latest?.headersSent === true && !latest.writableFinished;
     if (socket.writable && !isBegun)
       socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n\r\n`);
     socket.destroy(error);

@@ -9,7 +9,7 @@ import type { IngestStore } from '../store/store.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import { isLost, LIMIT, LOST, unfit, type Read } from './page.ts';
 import { findOldest } from './search.ts';
-import { addGap, beginAt, behindOf, closeGaps, highestStored, positionOf } from './store.ts';
+import { addGap, beginAt, behindOf, closeGaps, closeUnknown, highestStored, positionOf } from './store.ts';
 
 export interface PassOptions {
   db: Database;
@@ -38,7 +38,9 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   // The service may have forgotten `behind`, and still accept the watermark.
   for (const start of new Set([behind, watermark]))
     try {
-      return await readOn(options, start, watermark);
+      const why = await readOn(options, start, watermark);
+      await closeUnknown(db, clock.now());
+      return why;
     } catch (error) {
       if (!isLost(error)) throw error;
     }

@@ -43,6 +43,8 @@ export class Reconciler {
   readonly #loop = startLoop(() => this.#step(), recover);
   #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
   #isBegun = false;
+  /** No pass has come to its end yet. */
+  #isFirst = true;
   #isWanted = false;
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
@@ -110,6 +112,7 @@ export class Reconciler {
       await ingest.accept({ readings: await untoldGaps(db, clock.now()) });
       if (this.#failures > 0) log.info('history can be read again');
       this.#failures = 0;
+      this.#isFirst = false;
       if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
       const { askedAt } = this.#told;
       await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0, askedAt: asked?.at ?? askedAt });
@@ -136,7 +139,7 @@ export class Reconciler {
     told.recovered += recovered;
     told.fetched += recovered;
     // The first pass does not count: it brings the events of the time when the kit was down and could take no webhook.
-    if (recovered > 0 && this.#nextAt > 0) told.recoveredAt = this.#pass.clock.now();
+    if (recovered > 0 && !this.#isFirst) told.recoveredAt = this.#pass.clock.now();
     if (fetched > 0) await this.#tell({ state: 'running' });
   }
 

@@ -77,6 +77,10 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
   });
 }
 
+/** The service accepts the watermark again, so nothing after it is missing. */
+export const closeUnknown = (db: Database, now: number): Promise<number> =>
+  db.run('update gaps set closed_at = @now where closed_at is null and up_to is null', { now });
+
 /** Closes the gap that begins at `from`, and those that lie between `from` and `to`. `to` null: only the first. */
 export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | null): Promise<number> {
   return db.run(

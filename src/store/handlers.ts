@@ -42,5 +42,5 @@ export async function register(
 
 /** Handlers that no process has loaded are missing. */
 export async function missLost(tx: Change): Promise<void> {
-  await tx.run(MISS, { boot: 0, there: '[]' });
+  await tx.run(`${MISS} and state = 'loaded'`, { boot: 0, there: '[]' });
 }

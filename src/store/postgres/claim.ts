@@ -22,7 +22,7 @@ const CLAIM = `update lanes set due_at = null, boot = @boot, claim = v.claim, cl
 /** `suspects`: all processes of this instance up to the last one with a lane, and one for each waiting lane. */
 const AFTER = `select (select min(n.due_at) from unnest(cast(@open as bigint[])) v cross join lateral (select due_at from lanes
     where handler = v and suspect = 0 and due_at > @now and due_at < ${NEVER} order by due_at limit 1) n) as "nextAt",
-  (select count(*) from unnest(cast(@all as bigint[])) v cross join lateral
+  (select count(*) from unnest(cast(@all as bigint[])) v join handlers h on h.id = v and h.paused = 0 cross join lateral
     (select 1 from lanes where handler = v and suspect = 1 and due_at <= @now limit 8) s)
   + (select coalesce(max(cast(substring(role from 9) as int)), 0) from boots b where instance = @instance
     and role <> 'live' and exists (select 1 from lanes where boot = b.id)) as suspects,

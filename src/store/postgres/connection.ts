@@ -63,7 +63,7 @@ export class Connections implements Database {
     url.searchParams.delete('options');
     if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
       throw new StoreError('damaged', `DATABASE_URL: its schema must have small letters, digits and _, no digit first`);
-    const settings = [...SETTINGS, `search_path=${this.schema},public`].map((setting) => `-c ${setting}`);
+    const settings = [...SETTINGS, `search_path="${this.schema}",public`].map((setting) => `-c ${setting}`);
     this.#pool = new Pool({ ...POOL, connectionString: url.href, options: settings.join(' '), max, types });
     this.#pool.on('error', () => {});
     // A connection that ends while it is used fails its statements, and says so here too.
@@ -90,11 +90,14 @@ export class Connections implements Database {
 
   /** True: of all instances, this process does what only one may do. It does so until its connection ends. */
   async leads(): Promise<boolean> {
-    this.#lead ??= this.#takeLead();
-    const client = await this.#lead.catch(() => null);
+    const lead = (this.#lead ??= this.#takeLead());
+    const client = await lead.catch(() => null);
     // A frozen leader asks no more, so the server ends its connection.
     const isAlive = Boolean(await client?.query('select 1').catch(() => null));
-    if (!isAlive) this.#lead = undefined;
+    if (!isAlive && this.#lead === lead) {
+      client?.release(true);
+      this.#lead = undefined;
+    }
     return isAlive;
   }
 

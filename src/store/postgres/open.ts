@@ -41,7 +41,7 @@ function create(db: Connections): Promise<string> {
     await tx.lock('schema');
     const there = await tx.get<{ is: 0 | 1; jit: string }>(
       "select to_regclass(@table) is not null as is, current_setting('jit') as jit",
-      { table: `${db.schema}.state` },
+      { table: `"${db.schema}".state` },
     );
     // Behind PgBouncer the options of a connection, like jit=off, are lost, and in its transaction mode also locks.
     if (there?.jit !== 'off')
@@ -71,7 +71,7 @@ async function createTables(tx: Tx, schema: string): Promise<void> {
   );
   const own = TYPES.reduce((text, [shape, name]) => text.replaceAll(shape, name), tables);
   const views = own.indexOf('create view');
-  await tx.query([`create schema if not exists ${schema};`, own.slice(0, views), more, own.slice(views)].join('\n'));
+  await tx.query([`create schema if not exists "${schema}";`, own.slice(0, views), more, own.slice(views)].join('\n'));
 }
 
 /** What the main process takes. There is no file that could be replaced, and lost connections are opened again. */

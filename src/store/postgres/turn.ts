@@ -2,7 +2,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { checkBoot, giveBack } from '../boots.ts';
 import { Counts } from '../counts.ts';
-import { dueAt, NEVER } from '../lanes.ts';
+import { dueAt } from '../lanes.ts';
 import type { Turn, WorkStore } from '../work.ts';
 import { claim } from './claim.ts';
 import type { Connections, Tx } from './connection.ts';
@@ -38,12 +38,11 @@ export function createTurns(
       return held?.mine === 1 && known?.position === from;
     });
     const isMine = await Promise.all(mine);
-    const isHere = (handler: number): boolean => turn.rooms.some((room) => room.handler === handler);
-    const taken = turn.fanOut.filter(({ handler }, n) => isMine[n] && isHere(handler));
-    const tasks = taken.flatMap((one) => {
+    const taken = turn.fanOut.flatMap((one, n) => {
       const room = turn.rooms.find(({ handler }) => handler === one.handler);
-      return one.tasks.map((task) => ({ ...task, dueAt: room ? dueAt(task, room) : NEVER }));
+      return room && isMine[n] ? [{ ...one, room }] : [];
     });
+    const tasks = taken.flatMap(({ tasks: list, room }) => list.map((task) => ({ ...task, dueAt: dueAt(task, room) })));
     if (tasks.length > 0) await addTasks(tx, laneKey, tasks, counts);
     const move = 'update handlers set position = @upTo where id = @handler';
     for (const { handler, upTo } of taken) tx.last(move, { handler, upTo });

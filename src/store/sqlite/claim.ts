@@ -27,7 +27,7 @@ const statements = (db: Db) => ({
   next: db.value<number>(`select due_at from lanes where handler = +? and suspect = 0 and due_at > ? and due_at < ${NEVER}
     order by due_at limit 1`),
   waiting: db.value<number>(`select count(*) from (select 1 from lanes
-    where handler = ? and suspect = 1 and due_at <= ? limit 8)`),
+    where handler = (select id from handlers where id = ? and paused = 0) and suspect = 1 and due_at <= ? limit 8)`),
   last: db.value<number>(`select max(substr(role, 9) + 0) from boots b
     where exists (select 1 from lanes where boot = b.id)`),
 });

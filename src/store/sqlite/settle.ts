@@ -19,7 +19,8 @@ const HELD = 'id = ? and boot = ? and claim = ?';
 const heldBy = ({ lane, boot, claim }: Hold): number[] => [lane, boot, claim];
 
 const statements = (db: Db) => ({
-  end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1, error = iif((select body is null from events where seq = event), 'erased', ?)
+  end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1,
+      error = iif(? is null, null, iif((select body is null from events where seq = event), 'erased', ?))
     where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})`),
   again: db.sql<{ lane: number; rerun: number }>(`update tasks set due_at = ?, attempts = attempts + ?,
       failed_at = coalesce(failed_at, ?), error = iif((select body is null from events where seq = event), 'erased', ?)
@@ -40,7 +41,7 @@ export function createSettle(db: Db, lanes: Lanes) {
   /** False: the task has ended already, or the claim no longer holds. */
   function finish({ event, as, error }: Over, claim: Claim, now: number, counts: Counts): boolean {
     const { handler } = claim;
-    if (sql.end.run(STATE[as], now, error, event, handler, ...heldBy(claim)).changes === 0) return false;
+    if (sql.end.run(STATE[as], now, error, error, event, handler, ...heldBy(claim)).changes === 0) return false;
     if (as === 'dead') sql.addAttempt.run({ event, handler, now, error });
     counts.add(handler, 'waiting', -1);
     counts.add(handler, as, 1);

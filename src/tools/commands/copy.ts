@@ -77,7 +77,8 @@ export const copy = define({
         if (there) throw new Refused('there is a store already: name another schema');
         return copyAll(from, tx);
       }, 'once');
-      return { rows, words: 'Start the kit with the new DATABASE_URL, and never again with the old one' };
+      const own = 'Not copied: tables of your own handlers. Copy what they hold once the kit has set them up there';
+      return { rows, words: `Start the kit with the new DATABASE_URL, and never again with the old one. ${own}` };
     } finally {
       await db.close();
       from.close();

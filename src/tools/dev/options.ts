@@ -18,6 +18,7 @@ export function readOptions() {
   try {
     const options = { live: flag, traffic: flag, chaos: flag, 'no-open': flag, store: text, inspect: text };
     const { store = '', ...values } = parseArgs({ args, options }).values;
+    if (values.live && (values.traffic || values.chaos)) throw new Error('--live has no simulated traffic');
     return { ...values, store: resolve(store || (values.live ? 'data/dev-live.db' : 'data/dev.db')) };
   } catch (error) {
     return refuse(error);

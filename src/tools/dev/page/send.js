@@ -65,6 +65,7 @@ function Form({ type, data: initial, children }) {
     event.preventDefault();
     try {
       const edited = read(event.target);
+      if (edited?.constructor !== Object) throw new Error('it is a list, a text or another value');
       setData(edited);
       if (event.submitter.value === 'turn') setJson(!isJson);
       else setAnswer(await ask('/dev/send', { type, data: edited }));
