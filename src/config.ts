@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
 import { describe, orUndefined } from './base/errors.ts';
-import { KEPT_FROM_RUN, maskFromNowOn, readSecretFiles } from './base/secrets.ts';
+import { envOfRun, maskFromNowOn, readSecretFiles } from './base/secrets.ts';
 import { parseCursor } from './wire/cursor.ts';
 import { DEFAULT_PREFIX } from './wire/headers.ts';
 
@@ -134,20 +134,14 @@ function filled(env: Env): Env {
   return Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== ''));
 }
 
-/**
- * Throws ConfigError with all faults. `without`: variables that this process does not need. Their faults do not count:
- * `run` and most commands work without the webhook's secret.
- */
-export function loadConfig(env: Env, without: readonly string[] = []): Config {
+/** Throws ConfigError with all faults. */
+export function loadConfig(env: Env): Config {
   const { values, faults } = readSecretFiles(env);
-  for (const name of without) delete values[name];
   maskFromNowOn(values);
-  if (without.includes('WEBHOOK_SECRET')) values['WEBHOOK_SECRET'] = 'whsec_unknown';
   const parsed = schema.safeParse(values);
   for (const issue of parsed.error?.issues ?? []) faults.push(`${issue.path.join('.')} ${issue.message}`);
-  faults.push(...faultsBetween(without.includes('OPS_TOKEN') ? { ...values, OPS_HOST: undefined } : values));
-  const own = faults.filter((fault) => !without.some((name) => fault.startsWith(name)));
-  if (!parsed.data || own.length > 0) throw new ConfigError(own);
+  faults.push(...faultsBetween(values));
+  if (!parsed.data || faults.length > 0) throw new ConfigError(faults);
   const [, file] = parsed.data.DATABASE_URL.split(/^sqlite:/);
   const path = file === undefined ? null : resolve(file);
   return {
@@ -159,4 +153,5 @@ export function loadConfig(env: Env, without: readonly string[] = []): Config {
 }
 
 /** The configuration of `run` and of most commands, without the secrets that they have no use for. */
-export const loadConfigOfRun = (env: Env): Config => loadConfig(env, KEPT_FROM_RUN);
+export const loadConfigOfRun = (env: Env): Config =>
+  loadConfig({ ...envOfRun(env), WEBHOOK_SECRET: 'whsec_unknown', OPS_HOST: undefined });

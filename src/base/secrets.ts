@@ -6,7 +6,7 @@ type Env = Record<string, string | undefined>;
 /** Variables that may also come from a file: `<NAME>_FILE` is its path. SIGHUP reads the files again. */
 export const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
 /** Handlers have no use for these secrets, so `run` does not get them. */
-export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
+const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
 /** Characters. Shorter secrets are not masked: they could be part of any word. */
 const SHORTEST = 8;
 

@@ -19,7 +19,7 @@ export const restore = define({
     process.umask(0o077);
     const backup = resolve(file);
     const { storePath: store } = config();
-    if (store === null) throw new Refused('a store on PostgreSQL is restored by its server, as by pg_restore');
+    if (store === null) throw new Refused('restore a store on PostgreSQL with its own tools, like pg_restore');
     if (!existsSync(backup)) throw new Refused(`there is no file ${backup}`);
     const lock = lockBeside(store);
     // While this file exists, no kit starts.

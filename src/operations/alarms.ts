@@ -8,8 +8,8 @@ import {
   duration,
   failureOf,
   failuresOf,
-  kitOf,
   NOT_RUNNING,
+  processesOf,
   reconcileOf,
   refusedWords,
   sinceOf,
@@ -51,7 +51,7 @@ const mib = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
 /** `run` is down, and work has been due for 30 s. On a full disk the kit cannot store that it runs: it looks down. */
 function ofProcesses(facts: Facts, isFull: boolean): Told[] {
-  const { processes } = kitOf(facts);
+  const processes = processesOf(facts);
   if (facts.at - sinceOf(facts) < LATE_MS.process || (isFull && processes.receive === 'down')) return [];
   const waits = facts.handlers.some(({ dueSince }) => dueSince !== null && facts.at - dueSince > LATE_MS.process);
   if (processes.run === 'up' || !waits) return [];
@@ -104,7 +104,6 @@ function ofHeld({ handlers, at }: Facts): Told[] {
 function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   const { at } = facts;
   const { name, state, fault, failing, dueSince, paused } = handler;
-  const waiting = does('tasks', { handler: name, state: 'waiting' });
   if (state === 'broken') {
     const words = `${name} cannot work: ${fault}. Correct the file, then send SIGHUP`;
     return [alarm('handler_broken', 'critical', words, null, name)];
@@ -117,9 +116,9 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   const failure = failureOf(isYoung ? { ...handler, failing: null } : handler, at);
   if (failure !== null)
     return [alarm('handler_failing', 'warning', failure, does('tasks', { handler: name, causes: true }), name)];
-  if (!paused && kitOf(facts).processes.run === 'up' && dueSince !== null && at - dueSince > LATE_MS.waiting) {
+  if (!paused && processesOf(facts).run === 'up' && dueSince !== null && at - dueSince > LATE_MS.waiting) {
     const words = `${name} has had work due for ${duration(at - dueSince)}. It may hang, or be too slow`;
-    return [alarm('handler_stuck', 'warning', words, waiting, name)];
+    return [alarm('handler_stuck', 'warning', words, does('tasks', { handler: name, state: 'waiting' }), name)];
   }
   return [];
 }

@@ -17,7 +17,7 @@ export interface Reconcile {
   fetched?: number;
 }
 
-type Kit = { at: number; version: string; processes: Record<'receive' | 'run' | 'keep', 'up' | 'down'> };
+type Processes = Record<'receive' | 'run' | 'keep', 'up' | 'down'>;
 
 const DOWN_MS = 10_000;
 export const SECOND_MS = 1_000;
@@ -29,11 +29,11 @@ export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process "run" is down. It starts by itself; if it does not, see the log';
 const STARTING = 'The kit has just started or reloaded: it takes deliveries, and its handlers begin in a moment';
 const KEEP_DOWN = 'No history is read: the process "keep" is down. It starts by itself; if it does not, see the log';
-const DOWN: Kit['processes'] = { receive: 'down', run: 'down', keep: 'down' };
+const DOWN: Processes = { receive: 'down', run: 'down', keep: 'down' };
 
-export function kitOf({ state, at }: Facts): Kit {
-  const kit = (state['kit'] ?? { at: 0, version: '', processes: DOWN }) as Kit;
-  return at - kit.at > DOWN_MS ? { ...kit, processes: DOWN } : kit;
+export function processesOf({ state, at }: Facts): Processes {
+  const kit = state['kit'] as { at: number; processes: Processes } | undefined;
+  return kit && at - kit.at <= DOWN_MS ? kit.processes : DOWN;
 }
 
 export function reconcileOf({ state }: Facts): Reconcile {
@@ -134,7 +134,7 @@ const suspectWords = ({ name, suspects }: HandlerFacts): string =>
 
 /** The one sentence that a person reads first. */
 export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
-  const { processes } = kitOf(facts);
+  const processes = processesOf(facts);
   // While the disk is full, the kit cannot store that it runs.
   const full = alarms.find(({ name, level }) => name === 'disk_full' && level === 'critical');
   if (processes.receive === 'down' && !full) return { level: 'critical', text: NOT_RUNNING };

@@ -4,7 +4,7 @@ import { iso } from '../base/clock.ts';
 import { alarmsOf } from './alarms.ts';
 import { flag } from './arguments.ts';
 import { define, Refused } from './define.ts';
-import { behindOf, DAY_MS, failuresOf, handlerState, headlineOf, kitOf, reconcileOf, totalOf } from './judge.ts';
+import { behindOf, DAY_MS, failuresOf, handlerState, headlineOf, processesOf, reconcileOf, totalOf } from './judge.ts';
 import { handlerNamed } from './named.ts';
 import { readFacts } from './store/facts.ts';
 import type { Disk, Facts, Sample } from './store/shapes.ts';
@@ -42,7 +42,7 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
       waiting: one.waiting,
       dead: one.dead,
     })),
-    processes: kitOf(facts).processes,
+    processes: processesOf(facts),
     instances: facts.instances,
   };
 }

@@ -1,6 +1,5 @@
 // What Prometheus reads: the status as numbers.
 import { Counter, Gauge, Registry } from 'prom-client';
-import { alarmsOf } from '../operations/alarms.ts';
 import { reconcileOf } from '../operations/judge.ts';
 import { statusOf } from '../operations/status.ts';
 import type { Disk, Facts } from '../operations/store/shapes.ts';
@@ -39,7 +38,7 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
   gauge('gaps', 'open gaps: history that the service can no longer show', status.gaps);
   gauge('last_reconcile_timestamp_seconds', 'when history was last read to its end', (lastAt ?? 0) / 1_000);
   by('process_up', 'whether a process is up', 'process', up);
-  by('alarm', 'alarms that are raised', 'alarm', [...new Map(alarmsOf(facts, disk).map(({ name }) => [name, 1]))]);
+  by('alarm', 'alarms that are raised', 'alarm', [...new Map(status.alarms.map(({ name }) => [name, 1]))]);
   gauge('store_log_bytes', "the size of the store's WAL file", disk.logBytes);
   gauge('disk_free_bytes', 'free bytes on the disk of the store', disk.freeBytes);
   const [registry = new Registry()] = registers;

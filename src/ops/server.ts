@@ -11,7 +11,7 @@ import type { Config } from '../config.ts';
 import { diskOf } from '../keep/alarms.ts';
 import { OPERATIONS } from '../operations/all.ts';
 import { argumentsOf, checked, Refused, type Operation, type OperationContext } from '../operations/define.ts';
-import { kitOf } from '../operations/judge.ts';
+import { processesOf } from '../operations/judge.ts';
 import { readFacts } from '../operations/store/facts.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 import { listen } from '../receive/server.ts';
@@ -142,7 +142,7 @@ async function answer(ctx: Context, status: number, body: unknown): Promise<void
 function addProbes(router: Router, db: PeopleStore): void {
   router.get('/livez', (ctx) => void (ctx.body = 'alive\n'));
   router.get('/readyz', async (ctx) => {
-    const { processes } = kitOf(await readFacts(db));
+    const processes = processesOf(await readFacts(db));
     ctx.status = processes.receive === 'up' ? 200 : 503;
     ctx.body = processes.receive === 'up' ? 'ready\n' : 'the main process gives no sign of life\n';
   });

@@ -5,7 +5,7 @@ import type { Role } from '../store/work.ts';
 export type Report =
   /** Each second: the child lives. `suspects`: how many processes for suspects must run. */
   | { type: 'alive'; rss: number; suspects: number }
-  /** The child may now be silent for `ms`, for a setup, a migration, a backup or a checkpoint. 0: that work is over. */
+  /** `run` may now be silent for `ms`, while it sets up a handler. 0: that work is over. */
   | { type: 'longer'; ms: number }
   /** `run` begins to load or to set up this file. */
   | { type: 'loading'; file: string }
@@ -16,7 +16,7 @@ export type Report =
   /** `keep` has work, because strict tasks wait for the watermark. */
   | { type: 'wake' };
 
-/** What `run` gets as JSON. `instance`: its kit. New handlers begin after event `newest`. `without`: files left out, and how each ended `run`. */
+/** For `run`, as JSON. New handlers begin after event `newest`. `without`: how each file to leave out ended `run`. */
 export type RunArgs = {
   instance: string;
   role: Role;

@@ -8,15 +8,15 @@ import type { Env } from '../config.ts';
 import type { Report, RunArgs } from './channel.ts';
 import { Supervised, type SupervisedOptions } from './supervised.ts';
 
-/** Processes get this long to end before they are killed: longer than DRAIN_MS in run/main.ts. A stop takes about 9 s. */
+/** Processes get this long to end before they are killed: longer than DRAIN_MS in run/main.ts. */
 export const STOP_MS = 8_500;
 const SLOTS = 8;
 const INSTANCE = `${hostname()} ${randomUUID()}`;
 /** If `run` takes more memory than this, it is drained and started anew. */
-const MEMORY_BYTES = Math.min(2 ** 31, (process.constrainedMemory() || totalmem()) / 2);
+const MEMORY_BYTES = Math.min(2 ** 32, process.constrainedMemory() || Infinity, totalmem()) / 2;
 const NODE = {
   // MB for young objects. `run` keeps events for ORDER_WINDOW_MS; with less room the garbage collector would copy them.
-  // The limit of the main process is in main.ts: with it, the process took 92 MB after 80,000 events, without it 193 MB.
+  // The main process has its limit in main.ts: with it, the process took 92 MB after 80,000 events, without it 193 MB.
   run: ['--max-semi-space-size=16'],
   keep: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
@@ -76,7 +76,9 @@ export class Processes {
   }
 
   async stop(limitMs = STOP_MS): Promise<void> {
-    await Promise.all(this.#all().map((one) => one.stop(limitMs)));
+    // A reload that goes on may start one again.
+    do await Promise.all(this.#all().map((one) => one.stop(limitMs)));
+    while (this.#all().some((one) => one.isRunning()));
   }
 
   #all(): Supervised[] {
@@ -112,7 +114,7 @@ export class Processes {
     void this.#run.stop(STOP_MS, true);
   }
 
-  /** A file is left out if it is loaded or set up when `run` dies a second time in a row: one death may be a kill. */
+  /** If `run` dies twice in a row as it loads or sets up files, the last one is left out: one death may be a kill. */
   #leaveOut(how: string): void {
     // With this exit code, the store was at fault.
     if (how !== `exit code ${EXIT.unreachable}` && this.#loading !== undefined && ++this.#failedStarts > 1)

@@ -68,16 +68,15 @@ async function start(): Promise<void> {
   async function reload(): Promise<void> {
     if (stopping || isReplaced) return;
     try {
-      const changed = readEnv();
+      const [changed, now] = [readEnv(), await taken.newest()];
       receiver.useSecrets(loadConfig(changed));
-      env = { ...changed, DATABASE_URL: env['DATABASE_URL'] };
+      [env, newest] = [{ ...changed, DATABASE_URL: env['DATABASE_URL'] }, now];
     } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
-      return log.error({ faults: error.faults }, 'the new configuration has faults; the old one stays in use');
+      if (!(error instanceof ConfigError) && !(error instanceof StoreError)) throw error;
+      return log.error({ why: error.message }, 'not reloaded: the configuration and the handlers stay as they were');
     }
-    newest = await taken.newest();
     await processes.reload();
-    log.info('reloaded; changes of DATABASE_URL and of the public listener need a restart');
+    log.info('reloaded; changes of DATABASE_URL, LOG_LEVEL and the public listener need a restart');
   }
   onSignals(stop, reload);
   const { port } = receiver.server.address() as AddressInfo;

@@ -5,7 +5,7 @@ import type { Logger } from '../base/log.ts';
 import type { Env } from '../config.ts';
 import type { Report } from './channel.ts';
 
-/** Limits of silence, in ticks of one second. By the clock, a suspended main process would kill its children. */
+/** Limits of silence, in ticks of one second. By the clock, children would seem silent after a suspension. */
 const SILENT_TICKS = 10;
 const STARTING_TICKS = 30;
 const PAUSE_MS = { first: 100, most: 30_000 };
@@ -122,7 +122,7 @@ export class Supervised {
     const { role, log, onDeath } = this.#options;
     log.error({ role, how }, `${role} died`);
     onDeath?.(how);
-    // If a handler had begun, restart at once: each death counts against tasks that were running, so this ends.
+    // If a handler had begun, restart at once: each death counts against tasks that were running, so the deaths end.
     if (this.#beganLast || livedMs > HEALTHY_MS) this.#pauseMs = PAUSE_MS.first;
     const pauseMs = this.#beganLast ? 0 : this.#pauseMs;
     this.#pauseMs = Math.min(this.#pauseMs * 2, PAUSE_MS.most);

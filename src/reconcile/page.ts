@@ -2,7 +2,7 @@
 // item that breaks it goes to quarantine alone.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { ServiceError } from '../service/errors.ts';
+import { ServiceError, unfit } from '../service/errors.ts';
 import { readObject, type Exchange, type Plain } from '../service/exchange.ts';
 import { compareCursors, isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
@@ -11,7 +11,7 @@ export const LIMIT = 1_000;
 const DEADLINE_MS = 30_000;
 /** The service's reason when it refuses a cursor (contract 7.4). */
 export const LOST = 'EVENT_CURSOR_INVALID';
-const what = 'ReplayEvents';
+export const what = 'ReplayEvents';
 
 export interface Page {
   /** In cursor order, each above `after`; then at most ten items without a readable cursor. */
@@ -48,13 +48,9 @@ export function isLost(error: unknown): boolean {
   return error instanceof ServiceError && error.reason === LOST;
 }
 
-export function unfit(words: string, reason: string | null = null): ServiceError {
-  return new ServiceError({ code: 'unreadable', reason, message: `${what}: ${words}` });
-}
-
 function pageOf(answer: Plain, after: Cursor | null, limit: number): Page {
   const parsed = shape.safeParse(answer);
-  if (!parsed.success) throw unfit('its answer does not fit the contract, and was refused as a whole');
+  if (!parsed.success) throw unfit(what, 'its answer does not fit the contract, and was refused as a whole');
   const { events, next_cursor, has_more, reset_required } = parsed.data;
   const items = new Map<Cursor, unknown>();
   const aside: Reading[] = [];

@@ -2,14 +2,14 @@
 // has becomes a gap.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import { ServiceError } from '../service/errors.ts';
+import { ServiceError, unfit } from '../service/errors.ts';
 import { TOO_LARGE } from '../service/exchange.ts';
 import type { Database } from '../store/sql.ts';
 import type { IngestStore } from '../store/store.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
-import { isLost, LIMIT, LOST, unfit, type Read } from './page.ts';
+import { isLost, LIMIT, LOST, what, type Read } from './page.ts';
 import { findOldest } from './search.ts';
-import { addGap, beginAt, behindOf, closeGaps, closeUnknown, highestStored, positionOf } from './store.ts';
+import { addGap, beginAt, behindOf, closeGaps, highestStored, positionOf } from './store.ts';
 
 export interface PassOptions {
   db: Database;
@@ -38,9 +38,7 @@ export async function runPass(options: PassOptions, overlap: boolean): Promise<s
   // The service may have forgotten `behind`, and still accept the watermark.
   for (const start of new Set([behind, watermark]))
     try {
-      const why = await readOn(options, start, watermark);
-      await closeUnknown(db, clock.now());
-      return why;
+      return await readOn(options, start, watermark);
     } catch (error) {
       if (!isLost(error)) throw error;
     }
@@ -77,7 +75,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
       return null;
     });
     if (page === null) continue;
-    if (page.reset) throw unfit('the cursor has expired', LOST);
+    if (page.reset) throw unfit(what, 'the cursor has expired', LOST);
     const last = page.cursors.at(-1) ?? null;
     // At the end of history, a lower cursor may appear after a higher one: only one stored for `windowMs` is proof.
     const to = page.hasMore || last === null ? last : await highestStored(db, page.cursors, before);
@@ -87,7 +85,7 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
     await onPage(verdicts.filter((verdict) => verdict === 'new').length, page.readings.length);
     if (!page.hasMore) return null;
     const onward = last ?? (page.next !== null && (asked === null || isBehind(asked, page.next)) ? page.next : null);
-    if (onward === null) throw unfit('the answer says that there is more, but shows no event and no next cursor');
+    if (onward === null) throw unfit(what, 'the answer says that there is more, but shows no event and no next cursor');
     asked = onward;
     if (last !== null) shown = last;
   }

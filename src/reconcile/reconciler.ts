@@ -109,7 +109,7 @@ export class Reconciler {
       const waits = await runPass(this.#pass, whole);
       // The person's request comes last: if it fails each time, it still holds up no pass.
       const reason = (asked?.from ? await readAgain(this.#pass, asked.from) : null) ?? waits;
-      await ingest.accept({ readings: await untoldGaps(db, clock.now()) });
+      await ingest.accept({ readings: await untoldGaps(db, clock.now(), waits === null) });
       if (this.#failures > 0) log.info('history can be read again');
       this.#failures = 0;
       this.#isFirst = false;

@@ -77,10 +77,6 @@ export function addGap(db: Database, now: number, after: Cursor, upTo: Cursor | 
   });
 }
 
-/** The service accepts the watermark again, so nothing after it is missing. */
-export const closeUnknown = (db: Database, now: number): Promise<number> =>
-  db.run('update gaps set closed_at = @now where closed_at is null and up_to is null', { now });
-
 /** Closes the gap that begins at `from`, and those that lie between `from` and `to`. `to` null: only the first. */
 export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | null): Promise<number> {
   return db.run(
@@ -90,13 +86,13 @@ export function closeGaps(db: Database, now: number, from: Cursor, to: Cursor | 
   );
 }
 
-/** Closes gaps whose `kit.gap` task is done. Resolves with the missing `kit.gap` events of gaps whose end is known. */
-export function untoldGaps(db: Database, now: number): Promise<Reading[]> {
+/** Closes gaps whose `kit.gap` task is done, and if replay `isShown` to its end, gaps without an end. Resolves with the missing `kit.gap` events of gaps whose end is known. */
+export function untoldGaps(db: Database, now: number, isShown = false): Promise<Reading[]> {
   return db.write(async (tx) => {
     await tx.run(
-      `update gaps set closed_at = @now where closed_at is null and exists (select 1 from events e
-        join tasks t on t.event = e.seq and t.state = 1 where e.id = 'gap:' || cast(gaps.id as text))`,
-      { now },
+      `update gaps set closed_at = @now where closed_at is null and ((up_to is null and @isShown = 1) or exists (
+        select 1 from events e join tasks t on t.event = e.seq and t.state = 1 where e.id = 'gap:' || cast(gaps.id as text)))`,
+      { now, isShown: Number(isShown) },
     );
     const untold = await tx.all<{ gap: number; after: string; upTo: string; reason: string }>(
       `select id as gap, cast(after as text) as after, cast(up_to as text) as "upTo", reason from gaps

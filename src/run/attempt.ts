@@ -1,5 +1,5 @@
-// One attempt: a handler runs on a claimed task. Whatever the handler does becomes an outcome, unless it ends the process.
-// Once the attempt is over, its `ctx` commits nothing and makes no calls.
+// One attempt: a handler runs on a claimed task. Whatever the handler does becomes an outcome, unless it ends the
+// process. Once the attempt is over, its `ctx` commits nothing and makes no calls of the service.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { loggable } from '../base/errors.ts';
@@ -19,7 +19,7 @@ export interface Attempt {
   done: Promise<Outcome | null>;
   /** Called when the kit stops: aborts the handler's signal. A failure after this does not count. */
   drain(): void;
-  /** Ends the attempt now. It does not count. */
+  /** Ends the attempt now. It does not count, unless `ctx.complete` has ended the task. */
   abandon(): void;
 }
 
@@ -72,7 +72,7 @@ export function startAttempt(options: AttemptOptions): Attempt {
 const WORDS = {
   again: 'the attempt failed, and the task will be tried again: see npx kit explain',
   dead: 'the task is a dead letter: see npx kit explain',
-  completed: 'failed after ctx.complete; the task stays done',
+  completed: 'the attempt failed after ctx.complete; the task stays done',
 };
 
 /** Logs failures only, without the error's message, which may quote a sender's text. */

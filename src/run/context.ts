@@ -1,5 +1,5 @@
-// The handler's `ctx`: what an attempt knows, and what it commits while its claim holds. Most handlers use little of `ctx`,
-// so its costly parts are made when they are first used.
+// The handler's `ctx`: what an attempt knows, and what it commits while its claim holds. Most handlers use little of
+// `ctx`, so its costly parts are made when they are first used.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
@@ -21,9 +21,9 @@ export interface ContextOptions {
   handler: Loaded;
 }
 
-/** Limits of a note: bytes of its JSON, characters of its name. The store limits how many names a task has. */
+/** Limits of a note: bytes of its JSON, characters of its name. The store limits how many notes a task has. */
 const NOTE = { bytes: 1_024, name: 100 };
-const GONE = 'the claim is gone: this attempt has timed out, or another process was given the task';
+const GONE = 'the claim is gone: this attempt has ended or timed out, or another process was given the task';
 const COMPLETED = 'ctx.complete has ended this task: call it once, and ctx.note before it';
 
 export class AttemptContext implements Context {
@@ -96,7 +96,7 @@ export class AttemptContext implements Context {
 
   async complete(work: Work): Promise<void> {
     const ended = Promise.withResolvers<void>();
-    // Waits for `ended`, not for the promise of this call: Node reports that one if the handler forgot its `await`.
+    // Waits for `ended`, not for this call's promise: Node reports its rejection only if nobody else waits for it.
     this.completing = Promise.all([this.completing, ended.promise]);
     try {
       this.#check();
@@ -108,7 +108,7 @@ export class AttemptContext implements Context {
     }
   }
 
-  /** Aborts the signal. `over`: nothing is committed from now on. */
+  /** Aborts the signal. `over`: from now on, no commit begins. */
   end(reason: string, over: boolean): void {
     this.#ended ??= reason;
     this.#over ||= over;
@@ -126,7 +126,7 @@ function noteOf(name: string, value: unknown): string {
   if (typeof name !== 'string' || name === '' || name.length > NOTE.name || !/^[^\0\p{Cs}]*$/u.test(name))
     throw new Error(`ctx.note: the name must be a string of 1 to ${NOTE.name} characters of Unicode, without NUL`);
   const json = JSON.stringify(value) as string | undefined;
-  if (json === undefined) throw new Error(`ctx.note: the value of ${JSON.stringify(name)} has no JSON`);
+  if (json === undefined) throw new Error(`ctx.note: the value of ${JSON.stringify(name)} cannot be written as JSON`);
   if (Buffer.byteLength(json) > NOTE.bytes)
     throw new Error(`ctx.note: the value of ${JSON.stringify(name)} exceeds ${NOTE.bytes} bytes of JSON`);
   return json;

@@ -12,7 +12,7 @@ export interface ReadEvent extends Pick<StoredEvent, 'createdAt' | 'receivedAt' 
   key: string;
   /** Null: the event was erased. */
   event: KitEvent | null;
-  /** Why the data do not fit their type in src/events.ts; the event then holds them as they came. Null: they fit. */
+  /** Why the task must be dead: the data do not fit their type in src/events.ts, or are damaged. Null: they fit. */
   mismatch: string | null;
   /** Session and conversation are read from the data, because only the data are the same in webhook and replay. */
   session: string | null;
@@ -86,7 +86,7 @@ export function readEvent({ body, ...stored }: StoredEvent): ReadEvent {
   };
 }
 
-/** The lane's name. Null: the task has its own lane. Throws if the handler's lane function throws, or returns no string. */
+/** The lane's name. Null: the task has its own lane. Throws if a lane function throws or returns no string. */
 export function laneOf({ lane }: Pick<Loaded, 'lane'>, { event, session, conversation }: ReadEvent): string | null {
   if (lane === 'none') return null;
   if (lane === 'session' || event === null) return session ?? '';
@@ -103,7 +103,8 @@ function parse(type: string, data: JsonObject): { data: Record<string, unknown>;
   try {
     const parsed = typeOf(type)?.data.safeParse(data);
     if (!parsed) return { data, mismatch: null };
-    if (parsed.success) return { data: { ...data, ...(parsed.data as object) }, mismatch: null };
+    // It throws if a schema makes a value that cannot be frozen, like a buffer.
+    if (parsed.success) return { data: freeze({ ...data, ...(parsed.data as object) }), mismatch: null };
     const [issue] = parsed.error.issues;
     return { data, mismatch: `${where}${issue?.path.join('.')}: ${issue?.message}` };
   } catch (error) {
@@ -112,7 +113,7 @@ function parse(type: string, data: JsonObject): { data: Record<string, unknown>;
 }
 
 function freeze<Value>(value: Value): Value {
-  if (typeof value === 'object' && value !== null) {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
     for (const inner of Object.values(value)) freeze(inner);
     Object.freeze(value);
   }

@@ -1,5 +1,5 @@
-// Finds the handlers that want an event, and their lanes. The user's functions are called before a turn, outside of every
-// transaction. If one throws or hangs, the task of this event becomes a dead letter, and no other task is held up.
+// Finds the handlers that want an event, and the lanes of their tasks. The user's functions are called before a turn,
+// outside of every transaction. If a lane function throws or hangs, only the task of this event becomes a dead letter.
 import { describe } from '../base/errors.ts';
 import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
 import { laneOf } from './event.ts';
@@ -8,7 +8,7 @@ import { wants, type Loaded } from './load.ts';
 import type { PoolOptions } from './pool.ts';
 import { Scope } from './stray.ts';
 
-/** `page`: for a whole page. If it takes longer, events are tried one by one: at most `event` each, `alone` in all. */
+/** `page`: for a whole page. If it is slower, each event is tried with each handler: `event` each, `alone` in all. */
 const LIMIT_MS = { page: 1_000, event: 100, alone: 2_000 };
 
 /** `upTo`: the last planned event, if planning the page took too long. Null: the whole page is planned. */
@@ -89,7 +89,7 @@ export class Planner {
   }
 
   #hung(handler: number, { seq, cursor, receivedAt }: StoredEvent): NewTask {
-    const dead = `its lane function did not return within ${LIMIT_MS.event} ms`;
+    const dead = `its lane function, or a function of src/events.ts, did not return within ${LIMIT_MS.event} ms`;
     return { handler, event: seq, cursor, receivedAt, lane: null, dead };
   }
 }

@@ -1,5 +1,5 @@
-// Finds the user's handlers and checks them, so that mistakes show at the start, with file, line and remedy. A file with a
-// fault is left out, and the others work.
+// Finds the user's handlers and checks them, so that mistakes show at the start, with file, line and remedy. A file
+// with a fault is left out, and the others work.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { readdirSync, readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';

@@ -1,4 +1,4 @@
-// The process that runs handlers: loads their files, takes over from its predecessor, and works in turns until stopped.
+// The process that runs handlers: it loads files, takes over from its predecessor, and works in turns until stopped.
 // In a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { url as inspectorUrl } from 'node:inspector';
@@ -9,7 +9,7 @@ import { loadConfigOfRun } from '../config.ts';
 import { say, type RunArgs } from '../processes/channel.ts';
 import { beginChild, onOrders } from '../processes/child.ts';
 import { createService } from '../service/service.ts';
-import type { HandlerFile, TurnResult } from '../store/work.ts';
+import type { TurnResult } from '../store/work.ts';
 import { openStore } from '../operations/store/open.ts';
 import { createReruns } from '../operations/store/reruns.ts';
 import type { Planner } from './fan-out.ts';
@@ -89,19 +89,13 @@ async function register(): Promise<Map<string, number>> {
     const { handlers: rows } = await store.work.look([]);
     return new Map(rows.map(({ id, name }) => [name, id]));
   }
-  const checked: HandlerFile[] = [];
   for (const file of files) {
     const handler = handlers.find((one) => one.file === file.file);
-    checked.push(handler && file.fault === null ? await setUpOne(handler, file) : file);
+    if (!handler || file.fault !== null) continue;
+    await say({ type: 'loading', file: file.file });
+    file.fault = await setUp(handler, store.work, scopes, (ms) => say({ type: 'longer', ms }));
   }
-  files.splice(0, files.length, ...checked);
   return store.work.register(files, args.newest, boot);
-}
-
-async function setUpOne(handler: Loaded, file: HandlerFile): Promise<HandlerFile> {
-  await say({ type: 'loading', file: file.file });
-  const fault = await setUp(handler, store.work, scopes, (ms) => say({ type: 'longer', ms }));
-  return { ...file, fault };
 }
 
 function onTurn(result: TurnResult): void {

@@ -1,4 +1,4 @@
-// Decides the outcome of an attempt: by the event, by what the handler threw, and by the attempts that are left. Pure.
+// Decides the outcome of an attempt: by the event, by what the handler threw, and by the attempts that are left.
 import { behind, describe, orUndefined } from '../base/errors.ts';
 import { Dead, RetryAfter, Skip } from '../kit.ts';
 import type { Claimed, Outcome } from '../store/work.ts';
@@ -26,15 +26,15 @@ export function beforeRun({ event }: Claimed, handler: Loaded, read: ReadEvent, 
   return stale === null ? null : { event, as: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
 }
 
-/** Why the event is stale, or null. */
+/** Why the event is stale. Null: it is not. */
 function staleness({ origin, createdAt, receivedAt }: ReadEvent, maxAgeMs: number | null, now: number): string | null {
   if (maxAgeMs === null) return null;
   const isRecovered = origin === 'replay' || origin === 'stream';
-  // An event without a time counts as new when it was received, unless it came by replay or the stream.
+  // The age of an event without a time counts from its receipt, unless it came by replay or the stream.
   if (createdAt === null && isRecovered) return 'stale: of unknown age, from replay or the stream';
   const age = now - (createdAt ?? receivedAt);
   const seconds = (ms: number): string => `${Math.round(ms / 1_000)} s`;
-  return age > maxAgeMs ? `stale: ${seconds(age)} old, at most ${seconds(maxAgeMs)} wanted` : null;
+  return age > maxAgeMs ? `stale: ${seconds(age)} old, but maxAgeMs allows ${seconds(maxAgeMs)}` : null;
 }
 
 export type Thrown = { task: Claimed; handler: Loaded; now: number; draining: boolean };

@@ -1,10 +1,10 @@
-// How many tasks each handler may have at work: policy, without side effects.
+// How many tasks each handler may claim, and how many of one lane. Pure.
 
 /** What one handler is doing. */
 export interface Load {
   /** Chains that have a place. */
   running: number;
-  /** Tasks that are claimed and have not ended. */
+  /** Tasks of claimed chains that are not over, ended tasks included. */
   claimed: number;
   /** Mean duration of its attempts, in milliseconds. Null: unknown. */
   meanMs: number | null;
@@ -16,7 +16,7 @@ const CHAIN = 64;
 /** The most tasks of one handler that are claimed at the same time. */
 const MOST = 512;
 
-/** The length of a chain: as many tasks as the handler ends in CHAIN_MS. */
+/** The most tasks of a new chain: as many as the handler should end in CHAIN_MS. */
 export function chainOf({ meanMs }: Load): number {
   return meanMs === null ? 1 : Math.max(1, Math.min(CHAIN, Math.floor(CHAIN_MS / Math.max(meanMs, 0.01))));
 }

@@ -1,5 +1,5 @@
-// The places: which claimed chains run, and how their attempts ended. A chain ends at the first task that must run again, or
-// after CHAIN_MS. Its other tasks wait again.
+// The places: which claimed chains run, and how their attempts ended. A chain ends at the first task that must run
+// again, or after CHAIN_MS. Its other tasks wait again.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { throwUncaught } from '../base/errors.ts';
 import { StoreError } from '../store/store.ts';

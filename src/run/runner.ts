@@ -1,4 +1,4 @@
-// Works in turns: looks at the store, asks the handlers' functions, and lets one transaction settle, fan out and claim.
+// Works in turns: looks at the store, calls the lane functions, and lets one transaction settle, fan out and claim.
 // The claimed chains then run, each in a place.
 import { createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
@@ -8,7 +8,7 @@ import { createEventCache } from './event.ts';
 import { Planner } from './fan-out.ts';
 import { Pool, type PoolOptions } from './pool.ts';
 
-/** The pause after a turn grows with its tasks: deliveries need the lock, and a full turn costs less per task. */
+/** The pause after a turn grows with its claimed tasks: deliveries need the lock, and full turns cost less per task. */
 const PACE = { leastMs: 1, taskMs: 0.3, mostMs: 25 };
 /** The longest wait between two turns, because commands do not wake this process. */
 const IDLE_MS = 1_000;
@@ -16,7 +16,7 @@ const IDLE_MS = 1_000;
 const FAULT_MS = 500;
 
 export interface RunnerOptions extends Omit<PoolOptions, 'cache' | 'onFree'> {
-  /** Hands out a page of a rerun to handlers with places to spare. False: there is no page. */
+  /** Puts a page of a rerun into lanes, for one of the handlers in `spare`. False: no page is due. */
   reruns?: (planner: Planner, spare: number[]) => Promise<boolean>;
   boot: number;
   careful: boolean;
@@ -105,7 +105,7 @@ export class Runner {
     return [...handlers].map(([handler, { order }]) => ({ handler, order, windowMs, ...this.#pool.room(handler) }));
   }
 
-  /** Reruns come after live work: only for handlers that claimed less than they had room for. */
+  /** Reruns come after live work: only a handler that claimed fewer tasks than it had room for gets a page. */
   async #rerun(spare: number[]): Promise<boolean> {
     const { clock, reruns } = this.#options;
     if (!reruns || clock.monotonic() < this.#rerunAt || spare.length === 0 || this.#draining) return false;

@@ -1,5 +1,5 @@
-// Runs a handler's `setup`. Each step of a list runs once, in order, and is remembered by the digest of its text. A single
-// function runs at each start.
+// Runs a handler's `setup`. Each step of a list runs once, in order, and is remembered by the digest of its text. A
+// single function runs at each start and reload.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { hash } from 'node:crypto';
 import type { Handler } from '../kit.ts';
@@ -15,7 +15,7 @@ const LONGEST_STEP_MS = 600_000;
 /** White space does not count. Stores hold these digests, so this function must never change. */
 export const digestOf = (step: Step): string => hash('sha256', String(step).replaceAll(/\s+/g, ' ').trim());
 
-/** Resolves with the fault, for people, or null. Throws StoreError. `longer` announces how long the process may be silent. */
+/** The fault, for people. Null: none. Throws StoreError. `longer` announces how long the process may be silent. */
 export async function setUp(
   { name, file, setup = [] }: Loaded,
   store: Pick<WorkStore, 'steps' | 'setup'>,

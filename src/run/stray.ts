@@ -1,4 +1,4 @@
-// Scopes: an unawaited error, or a call that would end the process, fails only the attempt or the file that it comes from.
+// Scopes: an unawaited error, or a call that would end the process, fails only the attempt or file that it comes from.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate as immediate } from 'node:timers/promises';
@@ -8,7 +8,7 @@ import { StoreError } from '../store/store.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import { ConfigError } from '../config.ts';
 
-/** One attempt, or the loading or the setup of a file. It may fail until it is closed. */
+/** One attempt, the loading or setup of a file, or the calls of a lane function. It may fail until it is closed. */
 export class Scope {
   /** The handler's file: the place of an error that has no line of the handler. */
   readonly file: string;
@@ -88,7 +88,7 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
     Reflect.set(process, name, (...args: unknown[]): unknown => {
       const scope = scopes.getStore();
       if (!scope) return original.apply(process, args);
-      const error = new Error(`called process.${name}: throw an error instead, which ends this attempt alone`);
+      const error = new Error(`called process.${name}, which would end all handlers: throw an error instead`);
       give(error, scope);
       throw error;
     });

@@ -111,3 +111,7 @@ export function failureOf({ what, safe, signal }: Asked, cause: unknown): Servic
   const uncertain = !safe && !NEVER_SENT.includes(inner?.code ?? '');
   return new ServiceError({ code: 'unreachable', uncertain, message, cause });
 }
+
+/** For an answer that breaks the contract, although its status is 200. */
+export const unfit = (what: string, words: string, reason: string | null = null): ServiceError =>
+  new ServiceError({ code: 'unreadable', status: 200, reason, message: `${what}: ${words}` });

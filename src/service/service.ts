@@ -1,7 +1,7 @@
 // The client for the service, which handlers call (contract 4): operations, their lists, quotes, sends and media. Paid
 // calls are refused unless PAID_OPERATIONS=allow, and never retried.
 import type { Clock } from '../base/clock.ts';
-import { ServiceError } from './errors.ts';
+import { ServiceError, unfit } from './errors.ts';
 import { createExchange, readObject, type Access, type Ask, type Plain, type Read } from './exchange.ts';
 import { createPace, type Pacing, type Pause } from './pace.ts';
 
@@ -95,7 +95,7 @@ class Client implements Service {
     for (let next: Plain | undefined = request; next;) {
       const key = JSON.stringify(next);
       // A list whose pages repeat never ends. Stopping without an error would make it look complete.
-      if (made.has(key)) throw unclear(operation, 'its pages repeat');
+      if (made.has(key)) throw unfit(operation, 'its pages repeat');
       made.add(key);
       const page = await this.call(operation, next, options);
       yield page;
@@ -106,7 +106,7 @@ class Client implements Service {
   async *items(operation: string, request: Plain, options?: CallOptions): List {
     for await (const page of this.pages(operation, request, options)) {
       const [list = [], ...others] = Object.values(page).filter((value) => Array.isArray(value));
-      if (others.length > 0) throw unclear(operation, 'its answer has several arrays: use ctx.service.pages');
+      if (others.length > 0) throw unfit(operation, 'its answer has several arrays: use ctx.service.pages');
       yield* list as Plain[];
     }
   }
@@ -119,7 +119,7 @@ class Client implements Service {
     const { quoteId, quote_id, id } = { ...answer, ...(answer['quote'] as Plain | undefined) };
     const found = [quoteId, quote_id, id].find((one) => typeof one === 'string' && one !== '');
     if (typeof found === 'string') return { quoteId: found, answer };
-    throw unclear(what, 'no quote id in the answer');
+    throw unfit(what, 'no quote id in the answer');
   }
 
   send(request: Plain, { quoteId, ...options }: CallOptions & { quoteId: string }): Promise<Plain> {
@@ -142,10 +142,6 @@ function nextOf(request: Plain, { next_cursor: cursor, page }: Plain): Plain | u
   // The next page follows the page in the answer. If the service ignores the number that was asked for, `pages` throws.
   const pagination = { ...(request['pagination'] as Plain | undefined), page: Number(shown) + 1 };
   return hasNext === true ? { ...request, pagination } : undefined;
-}
-
-function unclear(what: string, words: string): ServiceError {
-  return new ServiceError({ code: 'unreadable', status: 200, message: `${what}: ${words}` });
 }
 
 /** Returns a function that makes the client of an attempt. The signal `ends` aborts the client's calls. */

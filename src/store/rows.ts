@@ -35,6 +35,8 @@ export async function eventsOf(sql: Sql, seqs: number[]): Promise<StoredEvent[]>
   return seqs.flatMap((seq) => known.get(seq) ?? []);
 }
 
+/** Events that a handler takes up in one turn. */
+export const PAGE = 256;
 const PAGE_BYTES = 2 ** 20;
 
 /** Reads rows until their bodies have about a mebibyte. `isWhole`: there were fewer rows than `limit`. */

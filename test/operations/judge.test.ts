@@ -104,6 +104,14 @@ test.each<[string, Partial<Facts>, string]>([
   expect(words.slice(0, expected.length)).toBe(expected);
 });
 
+test('a disk that is only low hides neither that the kit is down nor a critical alarm', () => {
+  const low = { ...ROOM, freeBytes: 200 * 2 ** 20 };
+  const text = (facts: Facts): string => headlineOf(facts, alarmsOf(facts, low)).text;
+  expect(text({ ...factsWith(), at: AT + 11_000 })).toMatch('The kit is not running');
+  expect(text(factsWith({ gaps: [GAP] }))).toMatch('1 gap');
+  expect(text(factsWith())).toMatch('200 MiB left');
+});
+
 const failing = { lanes: 1, since: LATE };
 const isBehind = reconcile({ state: 'backing-off', lastAt: LATE });
 test.each<[string, Partial<Facts>, string]>([
@@ -123,6 +131,11 @@ test.each<[string, Partial<Facts>, string]>([
   ['a broken file', crm({ state: 'broken', fault: 'x', dueSince: 1 }), 'handler_broken critical'],
   ['a missing file', crm({ state: 'missing', dueSince: 1 }), 'handler_broken warning'],
   ['a handler that fails, so work is due', crm({ failing, dueSince: LATE }), 'handler_failing warning'],
+  [
+    'a handler that gives most tasks up, while a young one fails',
+    crm({ dead: 40, recent: { ended: 40, dead: 40 }, failing: { lanes: 1, since: AT - 2_000 } }),
+    'handler_failing warning',
+  ],
   ['a paused handler with old work', crm({ paused: true, dueSince: 1 }), ''],
   ['run down, so work is due', { ...processes({ run: 'down' }), ...crm({ dueSince: 1 }) }, 'process_down critical'],
 ])('one fault raises one alarm: %s', (_, change, expected) => {

@@ -106,6 +106,13 @@ test('a step of setup runs once, although instances start together', async () =>
   expect(await other.store.work.steps('h')).toEqual(['d']);
 });
 
+test('a set-up that the server does not allow is a fault of the handler, not of the store', async () => {
+  const world = await createPostgresWorld(ARRIVAL);
+  const setup = world.store.work.setup('h', (tx) => tx.run('create table pg_catalog.mine (n integer)'));
+  await expect(setup).rejects.toThrow('permission denied');
+  await expect(setup).rejects.not.toMatchObject({ name: 'StoreError' });
+});
+
 test('one process leads, until its connection ends', async () => {
   const world = await createPostgresWorld([]);
   const [one, other] = [new Connections(world.url), new Connections(world.url)];

@@ -78,10 +78,14 @@ export async function startReceiver(env: Record<string, string> = {}) {
     });
   }
 
-  /** The first line of the answer to these bytes. */
-  async function raw(bytes: string): Promise<string> {
+  /** The first line of the answer to these bytes; or to those that are sent after the first answer. */
+  async function raw(bytes: string, after?: string): Promise<string> {
     const socket = connect(port, '127.0.0.1');
     socket.write(bytes);
+    if (after !== undefined) {
+      await once(socket, 'data');
+      socket.write(after);
+    }
     let text = '';
     for await (const part of socket) text += String(part);
     return text.split('\r\n')[0] ?? '';

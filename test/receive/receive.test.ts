@@ -97,6 +97,8 @@ describe('a request is refused before its body is trusted:', () => {
     expect(await kit.raw('POST /webhooks HTTP/1.1\r\nHost: a\r\nExpect: kittens\r\nConnection: close\r\n\r\n')).toBe(
       'HTTP/1.1 417 Expectation Failed',
     );
+    const live = 'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n';
+    expect(await kit.raw(live, 'no HTTP\r\n\r\n')).toContain('400 Bad Request');
     expect(await kit.raw(`GET / HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`)).toContain('431');
     const large = Buffer.alloc(2_049, 'x');
     expect((await kit.ask(large)).statusCode).toBe(413);

@@ -51,8 +51,8 @@ test('what becomes visible behind the watermark is found by the overlap', async 
 
 test.each<[string, Lie, number | null, number[]]>([
   ['no JSON', says('<html>'), 200, [1]],
-  ['another shape', says({ events: {}, has_more: false }), 0, [1]],
-  ['no word about more', says({ events: [item('9')] }), 0, [1]],
+  ['another shape', says({ events: {}, has_more: false }), 200, [1]],
+  ['no word about more', says({ events: [item('9')] }), 200, [1]],
   ['a cut answer', (response) => response.writeHead(200).write('{') && response.destroy(), 0, [1]],
   ['a redirect', says('', 302, { location: 'http://127.0.0.1:1/' }), 302, [1]],
   ['a limit', refuses(429, 'RATE_LIMITED'), 429, [1]],
@@ -124,6 +124,17 @@ test('with no cursor that the service knows, the gap ends at the next event', as
   await pass();
   expect(gaps(world)).toEqual([{ after: 1, upTo: 70, closed: 0 }]);
   expect(stored(world)).toEqual([1, 70, 71]);
+});
+
+test('a gap without an end closes when the service knows the watermark again', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 1 });
+  const history = { cursors: [] as number[], oldest: 2 };
+  const { pass } = (await startService(history)).reader(world);
+  await pass();
+  Object.assign(history, { cursors: upTo(3), oldest: 0 });
+  await untoldGaps(world.people, world.now, (await pass()) === null);
+  expect([gaps(world), stored(world)]).toEqual([[{ after: 1, upTo: null, closed: 1 }], upTo(3)]);
 });
 
 test('a stretch that is read again closes its gap', async () => {
@@ -205,6 +216,8 @@ test('a refused key stops passes until a person asks; what is asked in vain is t
   await tell(world.people, 'reconcile_asked', { at: 1, from: '9' });
   expect(await told('idle')).toBe('the service does not have the events after 9');
   expect(stored(world)).toEqual(upTo(3));
+  // What came before the first pass that succeeded is no sign that the webhook is off.
+  expect((await readFacts(world.people)).state).toMatchObject({ reconcile: { recovered: 2, recoveredAt: null } });
 });
 
 test('a triggered event with a cursor is neither where replay begins nor the newest that it looks for', async () => {

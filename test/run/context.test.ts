@@ -126,7 +126,7 @@ describe('ctx.note', () => {
 
   test.each([
     ['no name', '', 1, '1 to 100 characters'],
-    ['no JSON', 'a', undefined, 'has no JSON'],
+    ['no JSON', 'a', undefined, 'cannot be written as JSON'],
     ['more than 1 KiB', 'a', 'é'.repeat(512), 'exceeds 1024 bytes'],
   ])('refuses %s', async (_, name, value, error) => {
     const { outcome } = await stage((__, ctx) => ctx.note(name, value));

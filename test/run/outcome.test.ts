@@ -37,7 +37,7 @@ describe('before the handler runs', () => {
     ],
     ['a damaged body', stored({ body: '{}' }), {}, 'dead: its stored body is damaged'],
     ['a stale one to run', old, { maxAgeMs: 1_000 }, null],
-    ['a stale one to skip', old, skip, 'skipped: stale: 60 s old, at most 1 s wanted'],
+    ['a stale one to skip', old, skip, 'skipped: stale: 60 s old, but maxAgeMs allows 1 s'],
     ['a stale one to keep', old, { maxAgeMs: 1_000, onStale: 'dead' }, 'dead: stale'],
     ['one just as old as allowed', old, { ...skip, maxAgeMs: 60_000 }, null],
     ['a recovered one of unknown age', stored(ageless), skip, 'skipped: stale: of unknown age, from replay'],

@@ -19,8 +19,7 @@ function node(script: string): { status: number | null; lines: string[] } {
   return { status, lines: stdout.trim().split('\n') };
 }
 
-const called = (name: string): string =>
-  `called process.${name}: throw an error instead, which ends this attempt alone`;
+const called = (name: string): string => `called process.${name}, which would end all handlers: throw an error instead`;
 
 test('what happens in a scope makes it fail, with its own error, and the process goes on', () => {
   const cases: [string, string][] = [

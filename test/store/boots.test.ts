@@ -29,6 +29,9 @@ test('what ran when run died runs apart, one task at a time, and its lane goes o
   await world.accept({ cursor: 3 });
   const { claims, suspects } = await world.turn();
   expect([claims, suspects]).toEqual([[], 1]);
+  await world.pause(ARRIVAL[0]?.name ?? '', true);
+  expect((await world.turn()).suspects).toBe(0);
+  await world.pause(ARRIVAL[0]?.name ?? '', false);
   const { claim, boot } = await suspect(world);
   // Also the second process is started while it holds a lane, and after its death gives it back.
   expect((await world.turn()).suspects).toBe(2);

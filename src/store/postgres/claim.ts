@@ -28,23 +28,15 @@ const AFTER = `select (select min(n.due_at) from unnest(cast(@open as bigint[]))
     and role <> 'live' and exists (select 1 from lanes where boot = b.id)) as suspects,
   coalesce((select cast(value as int) from state where name = 'erased'), 0) as erased`;
 
-async function chains(
-  tx: Tx,
-  boot: number,
-  room: Room,
-  upTo: number,
-  suspect: 0 | 1,
-  first: () => number,
-): Promise<Chains> {
-  const { handler, chain, tasks } = room;
+type By = Parameters<typeof chainsOf>[2];
+
+async function chains(tx: Tx, room: Room, suspect: 0 | 1, by: By): Promise<Chains> {
+  const [{ handler, chain, tasks }, { boot, upTo }] = [room, by];
   const found = tasks > 0 ? await tx.all<{ id: number }>(LANES, { handler, suspect, upTo, tasks }) : [];
   const lanes = found.map(({ id }) => id);
   const heads = lanes.length > 0 ? await tx.all<object>(HEADS, { lanes, chain, upTo, tasks }) : [];
-  const taken = chainsOf(
-    heads.map((row) => Object.values(row) as Head),
-    room,
-    { boot, first, upTo },
-  );
+  const rowsOf = heads.map((row) => Object.values(row) as Head);
+  const taken = chainsOf(rowsOf, room, by);
   const claims = taken.claims.map((one, n) => ({ ...one, to: taken.ends[n] }));
   if (claims.length > 0) tx.last(CLAIM, { ...CLAIMS.of(claims), boot });
   return taken;
@@ -70,7 +62,7 @@ export async function claim(tx: Tx, turn: Turn, now: number, instance: string): 
     if (row.held === 1 && isCaughtUp && (look.watermark !== null || !isStrict))
       result.more = (await release(tx, row.id, isStrict ? look.watermark : null, now)) || result.more;
     if (row.paused === 1 || (isStrict && !isCaughtUp)) return [];
-    const { claims, tasks } = await chains(tx, boot, room, Math.min(now, row.behindAt ?? now), 0, first);
+    const { claims, tasks } = await chains(tx, room, 0, { boot, first, upTo: Math.min(now, row.behindAt ?? now) });
     result.claims.push(...claims);
     if (tasks < room.tasks) result.spare.push(row.id);
     return [row.id];
@@ -79,7 +71,7 @@ export async function claim(tx: Tx, turn: Turn, now: number, instance: string): 
   const open = suspects ? [] : (await Promise.all(rooms.map(live))).flat();
   for (const room of suspects ? rooms : [])
     if (result.claims.length === 0 && room.tasks > 0 && rowOf.get(room.handler)?.paused === 0)
-      result.claims = (await chains(tx, boot, { ...room, tasks: 1 }, now, 1, first)).claims;
+      result.claims = (await chains(tx, { ...room, tasks: 1 }, 1, { boot, first, upTo: now })).claims;
   const all = rooms.map(({ handler }) => handler);
   const after = await tx.get<Pick<TurnResult, 'nextAt' | 'suspects' | 'erased'>>(AFTER, { open, all, now, instance });
   return { ...result, nextAt: null, suspects: 0, erased: 0, ...after };

@@ -5,7 +5,7 @@ import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Change, Database, Values } from '../sql.ts';
 import { StoreError } from '../store.ts';
 import type { SqlRow, SqlValue } from '../work.ts';
-import { faultOf, isRepeatable } from './fault.ts';
+import { faultOf, isRepeatable, ofUser } from './fault.ts';
 import { lockLanes, touch } from './lanes.ts';
 import { bound, numbered, types } from './values.ts';
 
@@ -118,7 +118,6 @@ export class Connections implements Database {
       return null;
     }
     await client.query('set idle_session_timeout = 15000');
-    client.once('end', () => (this.#lead = undefined));
     return client;
   }
 
@@ -196,7 +195,8 @@ export class Connections implements Database {
       set: async (name, value) => last(SET, { name, value: JSON.stringify(value) }),
       user: async (sql: string, values: SqlValue[]) => {
         const own = { text: sql.includes('$1') ? sql : numbered(sql).text, values: values.map(bound) };
-        const { rows, rowCount } = await query({ ...own, queryMode: 'extended', query_timeout: limitMs });
+        const answer = query({ ...own, queryMode: 'extended', query_timeout: limitMs });
+        const { rows, rowCount } = await answer.catch((error: unknown) => Promise.reject(ofUser(error)));
         if (client.getTransactionStatus() === 'I')
           throw new Error('the statements of a tx must not end its transaction');
         return { rows: rows as SqlRow[], changes: rowCount ?? 0 };

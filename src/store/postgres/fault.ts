@@ -12,6 +12,10 @@ const CODES: [RegExp, StoreCode][] = [
 /** The driver's own errors have no code. */
 const LOST = /^(Connection terminated|Client (has encountered|was closed)|Query read timeout|timeout e)|SASL|SSL/;
 
+/** What a user's statement is not allowed to do is no fault of the store. */
+export const ofUser = (error: unknown): unknown =>
+  error instanceof StoreError && error.message.startsWith('PostgreSQL: 42501') ? error.cause : error;
+
 /** Another transaction was in the way, so this one did nothing. */
 export function isRepeatable(error: unknown): boolean {
   const { code } = ((error as Error | undefined)?.cause ?? {}) as { code?: unknown };

@@ -1,10 +1,7 @@
 // What a turn needs to know, as one snapshot.
-import { eventsOf, seqsOf } from '../rows.ts';
+import { eventsOf, PAGE, seqsOf } from '../rows.ts';
 import { stateOf, type Sql } from '../sql.ts';
 import type { HandlerRow, Look } from '../work.ts';
-
-/** Events that a handler takes up in one turn. */
-const PAGE = 256;
 
 /** `behindAt`: when the first event after the position was received. Later events were received later. */
 export const HANDLERS = `select h.id, h.name, h.position, h.paused,

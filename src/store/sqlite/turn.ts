@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import { COUNT, Counts } from '../counts.ts';
 import { dueAt } from '../lanes.ts';
-import { EVENT, pageOf, toEvent, type EventRow } from '../rows.ts';
+import { EVENT, PAGE, pageOf, toEvent, type EventRow } from '../rows.ts';
 import { StoreError } from '../store.ts';
 import type { Look, StoredEvent, Turn, TurnResult, WorkStore } from '../work.ts';
 import { createClaiming } from './claim.ts';
@@ -11,9 +11,6 @@ import type { Db } from './database.ts';
 import { createLanes, createTasks } from './lanes.ts';
 import { createSettle } from './settle.ts';
 import { createState } from './state.ts';
-
-/** Events that a handler takes up in one turn. */
-const PAGE = 256;
 
 const statements = (db: Db) => ({
   stands: db.value<number>('select 1 from boots where id = ?'),
