@@ -16,6 +16,10 @@ export async function mutate({ progress }: Options): Promise<Row[]> {
     const server = 'test/postgres/server/node_modules';
     if (existsSync(join(root, server))) symlinkSync(join(root, server), join(copy, server));
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+    // A test that fails anyway would see everything.
+    for (const project of ['kit', 'postgres'])
+      if (spawnSync('npx', ['vitest', 'run', '--project', project], { cwd: copy }).status !== 0)
+        violations.push(`the tests of the project ${project} fail without a fault`);
     for (const { rule, file, from, to, test } of FAULTS) {
       const path = join(copy, file);
       const source = readFileSync(path, 'utf8');

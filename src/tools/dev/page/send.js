@@ -104,17 +104,21 @@ function Stored({ name }) {
   const { type, id, key, cursor } = event;
   const data = dataOf(event, body);
   const again = () => ask('/dev/send', { type, data, again: { ...(id && { id }), cursor } });
-  const run = ({ handler, state }) =>
-    ['waiting', 'dead'].includes(state)
-      ? call('retry', { handler, event: key })
-      : call('rerun', { handler, from: cursor ?? '', to: cursor ?? '' });
+  const isOpen = ({ state }) => ['waiting', 'dead'].includes(state);
+  const run = (task) =>
+    isOpen(task)
+      ? call('retry', { handler: task.handler, event: key })
+      : call('rerun', { handler: task.handler, from: cursor, to: cursor });
   function save(task) {
     const { file } = handlers.result.find((one) => one.name === task.handler);
     return ask('/dev/save', { handler: task.handler, source: testOf(event, data, { ...task, file }) });
   }
   const does = (act, words) =>
     html`<button type="button" onClick=${async () => setAnswer(await act())}>${words}</button>`;
-  const actions = (task) => html`${does(() => run(task), 'run again')} ${does(() => save(task), 'save as test')}`;
+  // A rerun names its events by their cursors.
+  const actions = (task) => html`
+    ${(isOpen(task) || cursor) && does(() => run(task), 'run again')} ${does(() => save(task), 'save as test')}
+  `;
   return html`
     <h1>${type} ${shown(key, 'key')}</h1>
     <${Form} type=${type} data=${data}>${does(again, 'send unchanged')}<//>
