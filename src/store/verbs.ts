@@ -36,7 +36,7 @@ async function holds(tx: Change, { lane, boot, claim }: Hold): Promise<boolean> 
 
 type Task = { notes: string | null; cursor: string };
 
-/** `instance`: the kit that this process belongs to. No two kits that run have the same. */
+/** `instance`: the kit that this process belongs to. No two kits on one store have the same. */
 export function createVerbs(
   db: Database,
   clock: Clock,

@@ -20,7 +20,7 @@ const AWAY_MS = 4;
 const SLOW_MS = 5;
 const PAST = 3_000_000;
 const CHUNK = 100_000;
-const WAITING = 20;
+const WAITING = 6;
 const DELIVERIES = { apartMs: 5, count: 2_000, restartAt: 800 };
 /** A task that lasts until its kit ends. It writes when and where it began. */
 const HOLDING = `import { appendFileSync } from 'node:fs';
@@ -106,7 +106,7 @@ async function startAway(url: string): Promise<string> {
     from.on('close', () => setTimeout(() => to.destroy(), AWAY_MS / 2)).on('error', () => {});
   };
   const proxy = createServer({ noDelay: true }, (client) => {
-    const other = connect({ port: Number(there.port), host: there.hostname, noDelay: true });
+    const other = connect({ port: Number(new URL(url).port), host: there.hostname, noDelay: true });
     later(client, other);
     later(other, client);
   });

@@ -49,7 +49,7 @@ function List({ args }) {
         <button>search</button>
       </form>
     </details>
-    ${table(answer, { columns, empty: 'Events appear here as they arrive' })}
+    ${table(answer, { columns, empty: 'No events found' })}
     ${before && html`<a href=${to('events', { ...args, before })}>Older</a>`}
   `;
 }

@@ -12,7 +12,7 @@ import { createTurns } from './turn.ts';
 /** The value `schema` in the table `state` of a store that this kit has made. */
 const SCHEMA = 1;
 
-/** `instance`: the kit that this process belongs to. No two kits that run have the same. */
+/** `instance`: the kit that this process belongs to. No two kits on one store have the same. */
 type Options = { instance?: string; clock?: Clock; connections?: number };
 
 export type PostgresStore = Store & { db: Connections };

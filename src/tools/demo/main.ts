@@ -29,7 +29,7 @@ await kit.stop();
 await service.stop();
 process.exit(exitCode);
 
-/** Plays the demo step by step, and then checks the sums. */
+/** Plays the demo step by step. Resolves with the sums, unchecked. */
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
   // Replay begins at the first stored event. The demo waits until it has begun, and only then loses events.
