@@ -30,6 +30,10 @@ export const restore = define({
       for (const suffix of ['', '-wal'])
         if (existsSync(`${store}${suffix}`)) copyFileSync(`${store}${suffix}`, `${old}${suffix}`);
     for (const suffix of ['-wal', '-shm']) rmSync(`${store}${suffix}`, { force: true });
+    // For an hour, the headline says that the store was restored.
+    const db = new Db(fresh, {});
+    db.raw.prepare("insert or replace into state values ('restored_at', ?)").run(clock.now());
+    db.close();
     renameSync(fresh, store);
     lock.close();
     const words =

@@ -18,9 +18,9 @@ const AGAIN_MS = 60_000;
 type Standing = Alarm & { postedAt: number | null };
 
 export function diskOf(file: string | null): Disk {
-  if (file === null) return { logBytes: 0, freeBytes: Infinity };
+  if (file === null) return { folder: '', logBytes: 0, freeBytes: Infinity };
   const { bavail, bsize } = statfsSync(dirname(file));
-  return { logBytes: logBytes(file), freeBytes: bavail * bsize };
+  return { folder: dirname(file), logBytes: logBytes(file), freeBytes: bavail * bsize };
 }
 
 export function createAlarms({ db, config, log }: Keep): Step {

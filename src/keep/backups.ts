@@ -16,16 +16,16 @@ export function createBackups({ db, config, log }: Keep): Step {
       return Infinity;
     }
     const now = db.clock.now();
-    const isFresh = last !== null && Math.abs(now - (last.verifiedAt ?? 0)) < DAY_MS;
+    const isFresh = last?.error === null && Math.abs(now - last.at) < DAY_MS;
     if (isFresh || db.clock.monotonic() - failedAt < HOUR_MS) return MINUTE_MS;
     try {
       const file = await copyStore(storePath, folder, now);
-      await tell(db, 'backup', { since: now, verifiedAt: now, file, error: null });
+      await tell(db, 'backup', { at: now, error: null });
       log.info({ file }, 'a backup was written and verified');
     } catch (error) {
       failedAt = db.clock.monotonic();
       const { message } = describe(error);
-      await tell(db, 'backup', { since: now, verifiedAt: null, file: null, ...last, error: message });
+      await tell(db, 'backup', { at: now, ...last, error: message });
       log.warn({ why: message }, 'no backup was written: trying again in an hour');
     }
     return MINUTE_MS;

@@ -86,7 +86,7 @@ function ofHistory(facts: Facts): Told[] {
     const words = `${count(facts.gaps.length, 'gap')}: the service no longer has the events after cursor ${gap.after}${end}`;
     found.push(alarm('gap', 'critical', words, gap.upTo === null ? null : does('reconcile', { from: gap.after })));
   }
-  if (silentMs(facts) > LATE_MS.silent) {
+  if (silentMs(facts, sinceOf(facts)) > LATE_MS.silent && failuresOf(facts) === 0) {
     const words = 'Events come only by replay: the webhook is off or unreachable. Check it at the service';
     found.push(alarm('webhook_silent', 'critical', words));
   }
@@ -131,7 +131,7 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
     found.push(alarm('conflict', 'critical', words, does('quarantine')));
   }
   const backup = backupOf(facts);
-  if (backup && at - (backup.verifiedAt ?? backup.since) > 2 * DAY_MS) {
+  if (backup && at - backup.at > 2 * DAY_MS) {
     const words = `No backup was made for two days: ${backup.error ?? 'the kit was down'}`;
     found.push(alarm('backup_failed', 'warning', words, does('backup')));
   }
@@ -141,7 +141,7 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
   }
   if (disk && disk.freeBytes < DISK.warning) {
     const [refused] = disk.freeBytes < DISK.critical && causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
-    const words = `The store's disk has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files'}`;
+    const words = `The disk of ${disk.folder} has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files, and start the kit if it has ended'}`;
     found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
   }
   return found;

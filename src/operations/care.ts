@@ -1,4 +1,5 @@
 // What people do with the store: erase a person's messages, and back the store up.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { define, Refused } from './define.ts';
 import { reconcileOf } from './judge.ts';
@@ -23,16 +24,15 @@ export const erase = define({
     const erased = await eraseEvents(db, what);
     // Until the WAL is emptied, it holds what was erased.
     let emptied: number | null = null;
-    for (let n = 0; n < 50 && emptied === null; n++) emptied = await db.checkpoint('truncate');
+    for (let n = 0; n < 50 && emptied === null; n++, await sleep(n * 4)) emptied = await db.checkpoint('truncate');
     if (emptied === null)
       throw new Refused('erased, but still in the WAL file: end the programs that read the store, then erase again');
     const mayComeBack = sender !== undefined && reconcileOf(await readFacts(db)).state === 'running';
-    const isNothing = erased.events + erased.quarantined === 0;
-    const nothing = 'Nothing to erase was found. Is a sender exactly as in the events? See npx kit events --text';
-    const words = isNothing
-      ? nothing
-      : mayComeBack
-        ? 'History is being read and may bring more: erase again when npx kit status shows reconcile: state idle'
+    const nothing = erased.events + erased.quarantined === 0;
+    const words = mayComeBack
+      ? 'History is being read and may bring more: erase again when npx kit status shows reconcile: state idle'
+      : nothing
+        ? 'Nothing to erase was found. Is a sender exactly as in the events? See npx kit events --text'
         : 'Not touched: tables of your own handlers, backups, and what handlers sent elsewhere';
     return { ...erased, mayComeBack, words };
   },
@@ -50,7 +50,7 @@ export const backup = define({
     if (folder === undefined) throw new Refused('say where: set BACKUP_DIR');
     const at = clock.now();
     const file = await copyStore(storePath, folder, at);
-    await tell(db, 'backup', { since: at, verifiedAt: at, file, error: null });
+    await tell(db, 'backup', { at, error: null });
     return { file, words: 'The backup holds messages: keep it as safe as the store. npx kit restore puts it back' };
   },
 });

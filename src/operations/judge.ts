@@ -29,6 +29,7 @@ export const NOT_RUNNING = 'The kit is not running: npm start';
 export const RUN_DOWN = 'No handler works: the process "run" is down. It starts by itself; if it does not, see the log';
 const STARTING = 'The kit has just started or reloaded: it takes deliveries, and its handlers begin in a moment';
 const KEEP_DOWN = 'No history is read: the process "keep" is down. It starts by itself; if it does not, see the log';
+const RESTORED = 'A backup was restored: repeat the erasures and pauses that came after it. ';
 const DOWN: Processes = { receive: 'down', run: 'down', keep: 'down' };
 
 export function processesOf({ state, at }: Facts): Processes {
@@ -40,13 +41,8 @@ export function reconcileOf({ state }: Facts): Reconcile {
   return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Reconcile;
 }
 
-export interface BackupState {
-  /** `since`: the last success; before any, the first failure. `verifiedAt`: when the newest copy began. Null: none. */
-  since: number;
-  verifiedAt: number | null;
-  file: string | null;
-  error: string | null;
-}
+/** `at`: when the newest backup was begun; before any, the first failure. `error`: of the last try. Null: it succeeded. */
+export type BackupState = { at: number; error: string | null };
 
 /** Null: BACKUP_DIR is not set, or no backup was tried yet. */
 export const backupOf = ({ state }: Facts): BackupState | null => (state['backup'] ?? null) as BackupState | null;
@@ -100,15 +96,15 @@ export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
   if (at < sinceOf(facts) || facts.at - at > 10 * SECOND_MS)
-    return `Refused in a row: ${n}, the last one ${duration(facts.at - at)} ago: ${why.split('. ')[0]}.`;
+    return `Refused in a row: ${n}, the last one ${duration(facts.at - at)} ago: ${at < sinceOf(facts) ? why.split('. ')[0] : why}.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
-/** Time from the last delivery to the last event that only replay brought. 0: that event is more than an hour old. */
-export function silentMs(facts: Facts): number {
+/** For how long, up to an event of the last hour that only replay has brought, no webhook had come since `from`. */
+export function silentMs(facts: Facts, from = 0): number {
   const { recoveredAt } = reconcileOf(facts);
   const isRecent = recoveredAt && facts.at - recoveredAt < HOUR_MS;
-  return isRecent ? recoveredAt - Number(facts.state['last_accepted_at'] ?? 0) : 0;
+  return isRecent ? recoveredAt - Math.max(from, Number(facts.state['last_accepted_at'] ?? 0)) : 0;
 }
 
 /** The name and the place of a stored error. Its message is left out, because it may quote a sender's text. */
@@ -147,7 +143,9 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   if (failing !== undefined) return { level: 'warning', text: `${failing}: npx kit tasks --causes` };
   const killer = facts.handlers.find(({ suspects }) => suspects > 0);
   if (killer) return { level: 'warning', text: suspectWords(killer) };
-  return busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
+  const { level, text } = busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
+  const isRestored = facts.at - Number(facts.state['restored_at'] ?? -Infinity) < HOUR_MS;
+  return { level, text: `${isRestored ? RESTORED : ''}${text}` };
 }
 
 /** What the kit does besides taking deliveries, or what waits for a person. Null: nothing. */
@@ -156,10 +154,7 @@ function busyWith(facts: Facts): Headline | null {
   const reconcile = reconcileOf(facts);
   if (reconcile.state === 'running' && reconcile.fetched)
     return busy(`Catching up: ${count(reconcile.fetched, 'event')} fetched`);
-  const isReading = reconcile.state === 'idle' || reconcile.state === 'running';
-  if (isReading && (reconcile.lastAt ?? 0) < sinceOf(facts))
-    return busy('History is being read for the first time since the start');
-  if (silentMs(facts) > 0) return busy('The newest events came by replay, and no webhook since: is the webhook on?');
+  if (silentMs(facts) > 0) return busy('The newest events came by replay, and no webhook since: is it on?');
   const behind = behindOf(facts);
   if (behind > BEHIND) return busy(`A handler still has ${count(behind, 'event')} to take up`);
   if (reconcile.state === 'backing-off')
@@ -170,9 +165,10 @@ function busyWith(facts: Facts): Headline | null {
       `${paused.name} is paused, with ${count(paused.waiting, 'waiting task')}: npx kit resume ${paused.name}`,
     );
   const [rerun] = facts.reruns;
-  if (!rerun) return null;
-  const what = rerun.only === 'dead' ? 'retries its dead letters' : 'gets its events again';
-  return busy(`${rerun.handler} ${what}: ${count(rerun.tasks, 'task')} so far`);
+  const what = rerun?.only === 'dead' ? 'retries its dead letters' : 'gets its events again';
+  if (rerun) return busy(`${rerun.handler} ${what}: ${count(rerun.tasks, 'task')} so far`);
+  const isRead = reconcile.state === 'off' || (reconcile.lastAt ?? 0) >= sinceOf(facts);
+  return isRead ? null : busy('History has not been read since the start or reload: it may bring more events');
 }
 
 function wellWords(facts: Facts): string {

@@ -7,15 +7,15 @@ import type { Disk, Facts } from '../operations/store/shapes.ts';
 const OF_HANDLER = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
 
 export async function metricsOf(facts: Facts, disk: Disk, version: string): Promise<{ type: string; text: string }> {
-  const registers = [new Registry()];
+  const registry = new Registry();
   const status = statusOf(facts, disk, version);
   const { recovered, lastAt } = reconcileOf(facts);
   const gauge = (name: string, help: string, value: number): void =>
-    new Gauge({ name: `kit_${name}`, help, registers }).set(value);
+    new Gauge({ name: `kit_${name}`, help, registers: [registry] }).set(value);
   const counter = (name: string, help: string, value: number): void =>
-    new Counter({ name: `kit_${name}`, help, registers }).inc(Math.max(0, value));
+    new Counter({ name: `kit_${name}`, help, registers: [registry] }).inc(Math.max(0, value));
   const by = (name: string, help: string, label: string, values: [string, number][]): void => {
-    const all = new Gauge({ name: `kit_${name}`, help, labelNames: [label], registers });
+    const all = new Gauge({ name: `kit_${name}`, help, labelNames: [label], registers: [registry] });
     for (const [of, value] of values) all.set({ [label]: of }, value);
   };
   const causes = Object.entries(facts.counters).flatMap(([name, n]): [string, number][] =>
@@ -41,6 +41,5 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
   by('alarm', 'alarms that are raised', 'alarm', [...new Map(status.alarms.map(({ name }) => [name, 1]))]);
   gauge('store_log_bytes', "the size of the store's WAL file", disk.logBytes);
   gauge('disk_free_bytes', 'free bytes on the disk of the store', disk.freeBytes);
-  const [registry = new Registry()] = registers;
   return { type: registry.contentType, text: await registry.metrics() };
 }

@@ -7,7 +7,7 @@ import { TOO_LARGE } from '../service/exchange.ts';
 import type { Database } from '../store/sql.ts';
 import type { IngestStore } from '../store/store.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
-import { isLost, LIMIT, LOST, what, type Read } from './page.ts';
+import { isLost, LIMIT, LOST, what, type Page, type Read } from './page.ts';
 import { findOldest } from './search.ts';
 import { addGap, beginAt, behindOf, closeGaps, highestStored, positionOf } from './store.ts';
 
@@ -21,8 +21,8 @@ export interface PassOptions {
   overlapMs: number;
   /** Where the very first pass begins. Null: at the beginning of history. Undefined: at the lowest cursor stored. */
   from: Cursor | null | undefined;
-  /** Called after each page: how many of its events were new to the store, and how many events it had. */
-  onPage: (recovered: number, fetched: number) => Promise<void> | void;
+  /** Called after each page, with what was new to the store, and how many events the page had. */
+  onPage: (recovered: Page['readings'], fetched: number) => Promise<void> | void;
 }
 
 /** `overlap`: reads events of the last `overlapMs` again. Resolves with the reason if nothing was read, else null. */
@@ -82,7 +82,8 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
     // A page of the overlap may end below the watermark. Such a proof does not move the watermark.
     const proves = to !== null && (start === null || watermark !== null) ? { proves: { from: shown, to } } : {};
     const verdicts = await ingest.accept({ readings: page.readings, ...proves });
-    await onPage(verdicts.filter((verdict) => verdict === 'new').length, page.readings.length);
+    const recovered = page.readings.filter((_, n) => verdicts[n] === 'new');
+    await onPage(recovered, page.readings.length);
     if (!page.hasMore) return null;
     const onward = last ?? (page.next !== null && (asked === null || isBehind(asked, page.next)) ? page.next : null);
     if (onward === null) throw unfit(what, 'the answer says that there is more, but shows no event and no next cursor');

@@ -10,7 +10,7 @@ import { stateOf, type Database } from '../store/sql.ts';
 import { ServiceError } from '../service/errors.ts';
 import { createExchange } from '../service/exchange.ts';
 import { createBudget, retryWait } from '../service/pace.ts';
-import { createRead } from './page.ts';
+import { createRead, type Page } from './page.ts';
 import { readAgain, runPass, type PassOptions } from './pass.ts';
 import { untoldGaps } from './store.ts';
 import { startStream } from './stream.ts';
@@ -26,7 +26,7 @@ interface Told {
   lastAt: number | null;
   reason: string | null;
   recovered: number;
-  /** When replay last brought an event that no webhook had brought. */
+  /** When the newest event happened that replay brought, and no webhook. */
   recoveredAt: number | null;
   fetched: number;
   /** When a person made the newest request that was answered. */
@@ -43,8 +43,6 @@ export class Reconciler {
   readonly #loop = startLoop(() => this.#step(), recover);
   #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
   #isBegun = false;
-  /** No pass has come to its end yet. */
-  #isFirst = true;
   #isWanted = false;
   /** When the next pass is due, in monotonic milliseconds. */
   #nextAt = -Infinity;
@@ -112,7 +110,6 @@ export class Reconciler {
       await ingest.accept({ readings: await untoldGaps(db, clock.now(), waits === null) });
       if (this.#failures > 0) log.info('history can be read again');
       this.#failures = 0;
-      this.#isFirst = false;
       if (whole) this.#nextAt = clock.monotonic() + this.#intervalMs;
       const { askedAt } = this.#told;
       await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0, askedAt: asked?.at ?? askedAt });
@@ -134,12 +131,14 @@ export class Reconciler {
     await this.#tell({ state, reason });
   }
 
-  async #onPage(recovered: number, fetched: number): Promise<void> {
+  async #onPage(recovered: Page['readings'], fetched: number): Promise<void> {
     const told = this.#told;
-    told.recovered += recovered;
-    told.fetched += recovered;
-    // The first pass does not count: it brings the events of the time when the kit was down and could take no webhook.
-    if (recovered > 0 && !this.#isFirst) told.recoveredAt = this.#pass.clock.now();
+    told.recovered += recovered.length;
+    told.fetched += recovered.length;
+    const times = recovered.map((one) => ('event' in one ? (one.event.createdAt ?? 0) : 0));
+    // The service's clock may be ahead.
+    const newest = Math.min(Math.max(told.recoveredAt ?? 0, ...times), this.#pass.clock.now());
+    if (newest > 0) told.recoveredAt = newest;
     if (fetched > 0) await this.#tell({ state: 'running' });
   }
 

@@ -74,7 +74,13 @@ test('while history is being read, erasing says that it must be done again', asy
 function restored(world: World, file: string): Promise<unknown> {
   const config = () => loadConfig({ WEBHOOK_SECRET: 'whsec_x', DATABASE_URL: `sqlite:${world.file}` });
   return restore.run(
-    { db: world.people, clock: world.clock, disk: () => ({ logBytes: 0, freeBytes: 0 }), version: '', config },
+    {
+      db: world.people,
+      clock: world.clock,
+      disk: () => ({ folder: '', logBytes: 0, freeBytes: 0 }),
+      version: '',
+      config,
+    },
     { file },
   );
 }

@@ -11,7 +11,7 @@ const LATE = AT - 6 * 60_000;
 const IDLE = { state: 'idle', lastAt: AT, reason: null, recovered: 0 };
 const RERUN = { handler: 'crm', only: 'all' as const, tasks: 64 };
 const GAP = { after: '5' as Cursor, upTo: null };
-const ROOM = { logBytes: 0, freeBytes: 2 ** 40 };
+const ROOM = { folder: '/data', logBytes: 0, freeBytes: 2 ** 40 };
 
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
@@ -54,7 +54,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'history was not read since the start',
     { state: { since: AT + 1 } },
-    'busy: History is being read for the first time since the start',
+    'busy: History has not been read since the start or reload',
   ],
   [
     'the service fails shortly',
@@ -72,6 +72,17 @@ test.each<[string, Partial<Facts>, string]>([
     { state: { last_accepted_at: AT - 30_000, reconcile: { ...IDLE, recoveredAt: AT } } },
     'busy: The newest events came by replay, and no webhook since',
   ],
+  [
+    'replay brought what happened while the kit was down',
+    { state: { since: AT, last_accepted_at: AT - 900_000, reconcile: { ...IDLE, recoveredAt: AT - 1_000 } } },
+    'busy: The newest events came by replay, and no webhook since',
+  ],
+  [
+    'deliveries are refused, so that events come only by replay',
+    { state: { ...refused(4).state, reconcile: { ...IDLE, recoveredAt: AT } } },
+    'warning: Deliveries are being refused, 4 in a row',
+  ],
+  ['a backup was restored', { state: { restored_at: AT - 60_000 } }, 'ok: A backup was restored: repeat the erasures'],
   ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come only by replay'],
   [
     'most became dead letters',
@@ -144,7 +155,7 @@ test.each<[string, Partial<Facts>, string]>([
 });
 
 test('a full disk and a long log raise alarms; a full disk that refuses deliveries raises one', () => {
-  const full = { logBytes: 65 * 2 ** 20, freeBytes: 2 ** 20 };
+  const full = { ...ROOM, logBytes: 65 * 2 ** 20, freeBytes: 2 ** 20 };
   const names = (facts: Facts): string[] => alarmsOf(facts, full).map(({ name }) => name);
   expect(names(factsWith())).toEqual(['log_large', 'disk_full']);
   expect(names(factsWith(refused(3, 'store')))).toEqual(['log_large', 'disk_full']);

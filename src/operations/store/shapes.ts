@@ -45,8 +45,9 @@ export interface Alarm {
   text: string;
 }
 
-/** Bytes: the size of the store's WAL file, and what is free on its disk. */
+/** The store's folder. Bytes: the size of its WAL file, and what is free on its disk. */
 export interface Disk {
+  folder: string;
   logBytes: number;
   freeBytes: number;
 }
