@@ -20,6 +20,8 @@ const AWAY_MS = 4;
 const SLOW_MS = 5;
 const PAST = 3_000_000;
 const CHUNK = 100_000;
+/** Events that wait before the instances begin to handle them. */
+const BACKLOG = 5_000;
 const WAITING = 6;
 const DELIVERIES = { apartMs: 5, count: 2_000, restartAt: 800 };
 /** A task that lasts until its kit ends. It writes when and where it began. */
@@ -43,7 +45,7 @@ export async function postgres({ rounds, events }: { rounds: number; events: num
       const first = PAST + round * events * 2;
       const [file, empty] = [await rateOf(undefined, events), await rateOf(addressOf(), events)];
       const filled = await rateOf(full, events, first);
-      const [one, two] = [await rateOfAll(addressOf(away), 1, events), await rateOfAll(addressOf(away), 2, events)];
+      const [one, two] = [await rateOfAll(addressOf(away), 1), await rateOfAll(addressOf(away), 2)];
       console.error(`round ${round + 1}: ${JSON.stringify({ file, empty, filled, one, two })}`);
       ratios.store.push(empty / file);
       ratios.growth.push(filled / empty);
@@ -76,26 +78,36 @@ async function rateOf(url: string | undefined, count: number, first = 0): Promis
   return rate;
 }
 
-/** Events a second that so many instances accept and handle, each with its share of the deliveries. */
-async function rateOfAll(url: string, instances: number, events: number): Promise<number> {
+/** Events a second that so many instances handle, after each has taken its share of the deliveries. */
+async function rateOfAll(url: string, instances: number): Promise<number> {
   const kits: Kit[] = [];
   const env = { DATABASE_URL: url, RUN_CONCURRENCY: '8' };
   while (kits.length < instances) kits.push(await startBenched('second', '', SLOW_MS, env));
-  const share = { warm: 500, count: Math.round(events / 10 / instances), connections: 64 / instances };
+  const share = { warm: 500, count: BACKLOG / instances, connections: 64 / instances };
   const senders = kits.map((kit, n) => {
     const port = Number(new URL(kit.url).port);
-    const load: Load = { ...share, rate: null, lanes: 10_000, first: n * events, port, secret: SECRET };
+    const load: Load = { ...share, rate: null, lanes: 10_000, first: n * BACKLOG, port, secret: SECRET };
     return spawn(process.execPath, [join(import.meta.dirname, 'load.ts'), JSON.stringify(load)]);
   });
   const handled = (): number => kits.reduce((sum, kit) => sum + (seenBy(kit)[0] ?? 0), 0);
   await Promise.all(senders.map(({ stdout }) => once(createInterface({ input: stdout }), 'line')));
   await until('the warm-up to be handled', () => handled() >= instances * share.warm, 120_000);
-  const [before, since] = [handled(), performance.now()];
+  const before = handled();
+  await ask(kits, 'pause');
   for (const { stdin } of senders) stdin.write('go\n');
+  await Promise.all(senders.map((sender) => once(sender, 'exit')));
+  const since = performance.now();
+  await ask(kits, 'resume');
   await until('all to be handled', () => handled() - before >= instances * share.count, 600_000);
   const rate = (instances * share.count * 1_000) / (performance.now() - since);
   await Promise.all(kits.map((kit) => kit.stop()));
   return rate;
+}
+
+async function ask([kit]: Kit[], operation: 'pause' | 'resume'): Promise<void> {
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ handler: 'noting' });
+  await fetch(`${kit?.opsUrl}/api/${operation}`, { method: 'POST', headers, body });
 }
 
 /** A server whose every byte takes half of AWAY_MS to and from the other one. */
@@ -159,10 +171,11 @@ async function handOver(url: string, how: 'kill' | 'stop'): Promise<number> {
       return held.has(key) ? Number(at) : [];
     });
   await until('its tasks to begin elsewhere', () => begun().length >= held.size);
+  const took = Math.max(...begun()) - since;
   await ended;
   await Promise.all([other.stop(), how === 'kill' && doomed.stop()]);
-  console.error(`${how}: ${held.size} tasks`);
-  return Math.max(...begun()) - since;
+  console.error(`${how}: ${held.size} tasks after ${took} ms`);
+  return took;
 }
 
 async function restarted({ restart }: Server, url: string): Promise<{ longest: number; refused: number }> {
