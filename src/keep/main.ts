@@ -3,7 +3,7 @@
 import type { Server } from 'node:http';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT } from '../base/errors.ts';
-import { createLog } from '../base/log.ts';
+import { createLog, createThrottle } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import { loadConfig } from '../config.ts';
 import { openStore, tell } from '../operations/store/open.ts';
@@ -31,6 +31,7 @@ beginChild();
 const config = loadConfig(process.env);
 const log = createLog('keep', config.LOG_LEVEL);
 const path = config.storePath;
+const throttle = createThrottle(() => clock.monotonic());
 const { store, db } = await openStore(config, { reader: true });
 const parts = { db, config, log };
 
@@ -38,7 +39,7 @@ const parts = { db, config, log };
 function recover(error: unknown): number {
   if (!(error instanceof StoreError)) throw error;
   if (error.code === 'full' && path !== null) makeRoom(path);
-  log.warn({ code: error.code, why: describe(error).message }, 'the store fails: trying again');
+  if (throttle(error.code)) log.warn({ code: error.code, why: error.message }, 'the store fails: trying again');
   return FAULT_MS;
 }
 

@@ -87,7 +87,8 @@ function ofHistory(facts: Facts): Told[] {
     found.push(alarm('gap', 'critical', words, gap.upTo === null ? null : does('reconcile', { from: gap.after })));
   }
   if (silentMs(facts, sinceOf(facts)) > LATE_MS.silent && failuresOf(facts) === 0) {
-    const words = 'Events come only by replay: the webhook is off or unreachable. Check it at the service';
+    const words =
+      'Events come only by replay: the webhook is off or unreachable. Enable it at the service, or check the proxy';
     found.push(alarm('webhook_silent', 'critical', words));
   }
   return found;
@@ -141,7 +142,7 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
   }
   if (disk && disk.freeBytes < DISK.warning) {
     const [refused] = disk.freeBytes < DISK.critical && causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
-    const words = `The disk of ${disk.folder} has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files, and start the kit if it has ended'}`;
+    const words = `The disk of ${disk.folder} has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files; start the kit if it has ended; enable the webhook if the service has switched it off'}`;
     found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
   }
   return found;

@@ -95,8 +95,9 @@ export const causeOf = (facts: Facts): string => lastRefused(facts).cause ?? '';
 export function refusedWords(facts: Facts): string {
   const { cause = '', at = facts.at } = lastRefused(facts);
   const [why, n] = [REFUSED[cause] ?? `the cause is ${cause}`, count(failuresOf(facts), 'delivery', 'deliveries')];
-  if (at < sinceOf(facts) || facts.at - at > 10 * SECOND_MS)
-    return `Refused in a row: ${n}, the last one ${duration(facts.at - at)} ago: ${at < sinceOf(facts) ? why.split('. ')[0] : why}.`;
+  if (at < sinceOf(facts)) return `Before the start or reload, ${n} in a row were refused: ${why.split('. ')[0]}.`;
+  if (facts.at - at > 10 * SECOND_MS)
+    return `Refused in a row: ${n}, the last one ${duration(facts.at - at)} ago: ${why}.`;
   return `Deliveries are being refused, ${failuresOf(facts)} in a row: ${why}.`;
 }
 
@@ -145,7 +146,7 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   if (killer) return { level: 'warning', text: suspectWords(killer) };
   const { level, text } = busyWith(facts) ?? { level: 'ok', text: wellWords(facts) };
   const isRestored = facts.at - Number(facts.state['restored_at'] ?? -Infinity) < HOUR_MS;
-  return { level, text: `${isRestored ? RESTORED : ''}${text}` };
+  return isRestored ? { level: 'busy', text: `${RESTORED}${text}` } : { level, text };
 }
 
 /** What the kit does besides taking deliveries, or what waits for a person. Null: nothing. */
@@ -154,7 +155,8 @@ function busyWith(facts: Facts): Headline | null {
   const reconcile = reconcileOf(facts);
   if (reconcile.state === 'running' && reconcile.fetched)
     return busy(`Catching up: ${count(reconcile.fetched, 'event')} fetched`);
-  if (silentMs(facts) > 0) return busy('The newest events came by replay, and no webhook since: is it on?');
+  if (silentMs(facts) > 0)
+    return busy('The newest events came by replay, and no webhook since: enable it if it is off');
   const behind = behindOf(facts);
   if (behind > BEHIND) return busy(`A handler still has ${count(behind, 'event')} to take up`);
   if (reconcile.state === 'backing-off')

@@ -65,7 +65,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'none was refused since the secret was corrected',
     { state: { ...refused(3).state, since: AT + 1 } },
-    'warning: Refused in a row: 3 deliveries, the last one 0 s ago',
+    'warning: Before the start or reload, 3 deliveries in a row were refused: no secret of',
   ],
   [
     'replay brought an event half a minute after the last webhook',
@@ -82,7 +82,11 @@ test.each<[string, Partial<Facts>, string]>([
     { state: { ...refused(4).state, reconcile: { ...IDLE, recoveredAt: AT } } },
     'warning: Deliveries are being refused, 4 in a row',
   ],
-  ['a backup was restored', { state: { restored_at: AT - 60_000 } }, 'ok: A backup was restored: repeat the erasures'],
+  [
+    'a backup was restored',
+    { state: { restored_at: AT - 60_000 } },
+    'busy: A backup was restored: repeat the erasures',
+  ],
   ['the webhook is silent', reconcile({ recoveredAt: AT }), 'critical: Events come only by replay'],
   [
     'most became dead letters',

@@ -56,8 +56,8 @@ export const HOLD = `insert into lanes (id, handler) values (@lane, @handler)
 const RESET = `update tasks set state = 0, lane = @lane, cursor = cast(@cursor as bigint), due_at = @now, failed_at = null,
     attempts = 0, crashes = 0, late = 0, rerun = 1, error = null, ended_at = null
   where event = @event and handler = @handler and state = @state`;
-const ADD = `insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at, rerun)
-  values (@event, @handler, @lane, cast(@cursor as bigint), @now, @state, @dead, @endedAt, 1) on conflict do nothing`;
+const ADD = `insert into tasks (event, handler, lane, cursor, due_at, rerun)
+  values (@event, @handler, @lane, cast(@cursor as bigint), @now, 1) on conflict do nothing`;
 const GO = `update reruns set after_cursor = cast(@after as bigint), after_seq = @afterSeq, next_at = @nextAt,
     tasks = tasks + @tasks, ended_at = coalesce(ended_at, cast(@endedAt as bigint)),
     filter = case when cast(@endedAt as bigint) is null then filter else '{}' end
@@ -76,14 +76,9 @@ async function eventsFor(tx: Sql, row: RerunRow): Promise<StoredEvent[]> {
 }
 
 /** True: the task waits again, or was made. */
-async function again(
-  tx: Change,
-  task: Omit<NewTask, 'lane'> & { lane: number },
-  only: string,
-  now: number,
-  counts: Counts,
-) {
-  const { event, handler, lane, dead = null } = task;
+type Again = Omit<NewTask, 'lane'> & { lane: number };
+async function again(tx: Change, task: Again, only: string, now: number, counts: Counts): Promise<boolean> {
+  const { event, handler, lane } = task;
   const row = { event, handler, lane, cursor: task.cursor ?? NO_CURSOR, now };
   const known = await tx.get<{ state: number }>(STATE, row);
   if (known) {
@@ -92,9 +87,8 @@ async function again(
     counts.move(handler, known.state, 0);
     return true;
   }
-  const end = dead === null ? { state: 0, endedAt: null } : { state: 3, endedAt: now };
-  if (only === 'dead' || (await tx.run(ADD, { ...row, ...end, dead })) === 0) return false;
-  counts.add(handler, dead === null ? 'waiting' : 'dead', 1);
+  if (only === 'dead' || (await tx.run(ADD, row)) === 0) return false;
+  counts.add(handler, 'waiting', 1);
   return true;
 }
 
