@@ -85,7 +85,7 @@ export const rerun = define({
     someOf('--from, --to, --type, --session', { ...filter, from, to, all });
     const range = { from: cursorOf(from), to: cursorOf(to) };
     const number = await addRerun(context.db, { handler: name, only: 'all', filter, ...range, perMinute: pace });
-    return { rerun: number, words: "this is the rerun's number; the handler gets the events behind live work" };
+    return { rerun: number, words: 'the handler gets the events behind live work' };
   },
 });
 

@@ -57,7 +57,7 @@ export const create = define({
     write(handler, isEmpty ? HANDLER : template(`${wanted}.ts`));
     const source = isEmpty ? TEST : template(`${wanted}.test.ts`);
     write(test, source.replace(`'./${wanted}.ts'`, `'${relative(dirname(test), handler)}'`));
-    const words = `Next: npm test ${relative('', test)}. A running kit loads the handler when it gets SIGHUP`;
+    const words = `Next: npm test ${relative('', test)}. A running kit loads the handler when it gets SIGHUP, and npm run dev at once`;
     return { handler, test, words };
   },
 });

@@ -18,11 +18,18 @@ function dataOf({ type }, body) {
 const literal = (value) =>
   JSON.stringify(value, null, 2).replaceAll(/\p{Cf}/gu, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 
-const testOf = ({ type, key }, data, { handler, file, state }) => `import { expect, test } from 'vitest';
+const testOf = (
+  { type, key },
+  data,
+  { handler, file, state },
+) => `import { expect, onTestFinished, test, vi } from 'vitest';
 import { deliver, fixture } from '#kit/testing';
 import handler from ${literal(file)};
 
 test(${literal(`${handler}: ${type} ${key}`)}, async () => {
+  // The handler's own calls reach nobody. Let this answer what they expect.
+  vi.stubGlobal('fetch', () => Promise.resolve(new Response()));
+  onTestFinished(() => void vi.unstubAllGlobals());
   const event = fixture(${literal(type)}, { data: ${literal(data)} });
   const { tasks } = await deliver(handler, event, { name: ${literal(handler)} });
   expect(tasks).toMatchObject([{ state: '${state === 'skipped' ? state : 'done'}' }]);
