@@ -116,8 +116,10 @@ async function kill(member: Member): Promise<void> {
   member.isAway = true;
   member.faults++;
   await member.kit.kill();
+  // As a service manager does, which starts it again if it ends.
+  const start = (): Promise<unknown> => member.kit.start().catch(start);
   void sleep(Math.random() * 5_000)
-    .then(() => member.kit.start())
+    .then(start)
     .then(() => (member.isAway = false));
 }
 
