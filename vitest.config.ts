@@ -17,7 +17,7 @@ export default defineConfig({
   test: {
     maxWorkers: '100%',
     projects: [
-      project('kit', ['{test,templates}/**/*.test.ts'], { exclude: ['test/{page,postgres}/**'] }),
+      project('kit', ['{test,templates}/**/*.test.ts'], { exclude: ['test/{page,postgres}/**', '**/node_modules/**'] }),
       project('page', ['test/page/*.test.ts']),
       // The suite of the store once more, and what only PostgreSQL has.
       project('postgres', ['test/{store,postgres}/*.test.ts'], {

@@ -37,7 +37,7 @@ export const restore = define({
     renameSync(fresh, store);
     lock.close();
     const words =
-      'Pauses since the backup are undone: repeat them now, with npx kit pause. Then start the kit: replay fetches what came since the backup, and handlers run on it again. Then repeat the erasures since the backup';
+      'Pauses since the backup are undone: repeat them now, with npx kit pause. Then start the kit: replay fetches what came since the backup, and handlers run on it again. When that is done, repeat the erasures since the backup';
     return { store, old: existsSync(old) ? old : null, words };
   },
 });

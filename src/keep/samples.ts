@@ -10,7 +10,7 @@ const INSERT = `insert into samples values (@at, @events, @duplicates, @refused,
 export function createSamples({ db }: Keep): Step {
   return async () => {
     const facts = await readFacts(db);
-    const { events = 0, duplicates = 0, pruned = 0, pruned_done: done = 0 } = facts.counters;
+    const { events = 0, duplicates = 0, pruned = 0, pruned_done: done = 0 } = facts.state as Record<string, number>;
     const of = (name: 'done' | 'failed' | 'waiting' | 'dead'): number => totalOf(facts, name);
     const tasks = { done: of('done') + done, failed: of('failed'), waiting: of('waiting'), dead: of('dead') };
     const sample: Sample = { events: events + pruned, duplicates, refused: refusedIn(facts), ...tasks };

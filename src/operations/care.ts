@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { define, Refused } from './define.ts';
-import { reconcileOf } from './judge.ts';
+import { isRead, reconcileOf } from './judge.ts';
 import { eventNamed } from './named.ts';
 import { copyStore } from './store/copy.ts';
 import { erase as eraseEvents } from './store/erase.ts';
@@ -27,11 +27,11 @@ export const erase = define({
     for (let n = 0; n < 50 && emptied === null; n++, await sleep(n * 4)) emptied = await db.checkpoint('truncate');
     if (emptied === null)
       throw new Refused('erased, but still in the WAL file: end the programs that read the store, then erase again');
-    const mayComeBack = sender !== undefined && reconcileOf(await readFacts(db)).state === 'running';
-    const nothing = erased.events + erased.quarantined === 0;
+    const facts = await readFacts(db);
+    const mayComeBack = sender !== undefined && (reconcileOf(facts).state === 'running' || !isRead(facts));
     const words = mayComeBack
-      ? 'History is being read and may bring more: erase again when npx kit status shows reconcile: state idle'
-      : nothing
+      ? 'History is not read to its end and may bring more: erase again when the status shows reconcile: state idle'
+      : erased.events + erased.quarantined === 0
         ? 'Nothing to erase was found. Is a sender exactly as in the events? See npx kit events --text'
         : 'Not touched: tables of your own handlers, backups, and what handlers sent elsewhere';
     return { ...erased, mayComeBack, words };

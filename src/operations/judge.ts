@@ -49,8 +49,8 @@ export const backupOf = ({ state }: Facts): BackupState | null => (state['backup
 
 export const failuresOf = ({ state }: Facts): number => Number(state['failures_in_a_row'] ?? 0);
 
-export const refusedIn = ({ counters }: Facts): number =>
-  Object.entries(counters).reduce((sum, [name, n]) => sum + (name.startsWith('refused.') ? n : 0), 0);
+export const refusedIn = ({ state }: Facts): number =>
+  Object.entries(state).reduce((sum, [name, n]) => sum + (name.startsWith('refused.') ? Number(n) : 0), 0);
 
 export const totalOf = (facts: Facts, name: 'waiting' | 'done' | 'skipped' | 'dead' | 'failed'): number =>
   facts.handlers.reduce((sum, handler) => sum + handler[name], 0);
@@ -149,6 +149,12 @@ export function headlineOf(facts: Facts, alarms: Alarm[]): Headline {
   return isRestored ? { level: 'busy', text: `${RESTORED}${text}` } : { level, text };
 }
 
+/** Whether history was read to its end since the start, a reload or a restore. */
+export function isRead(facts: Facts): boolean {
+  const { state, lastAt } = reconcileOf(facts);
+  return state === 'off' || (lastAt ?? 0) >= Math.max(sinceOf(facts), Number(facts.state['restored_at'] ?? 0));
+}
+
 /** What the kit does besides taking deliveries, or what waits for a person. Null: nothing. */
 function busyWith(facts: Facts): Headline | null {
   const busy = (text: string): Headline => ({ level: 'busy', text });
@@ -169,8 +175,7 @@ function busyWith(facts: Facts): Headline | null {
   const [rerun] = facts.reruns;
   const what = rerun?.only === 'dead' ? 'retries its dead letters' : 'gets its events again';
   if (rerun) return busy(`${rerun.handler} ${what}: ${count(rerun.tasks, 'task')} so far`);
-  const isRead = reconcile.state === 'off' || (reconcile.lastAt ?? 0) >= sinceOf(facts);
-  return isRead ? null : busy('History has not been read since the start or reload: it may bring more events');
+  return isRead(facts) ? null : busy('History has not been read since the start or reload: it may bring more events');
 }
 
 function wellWords(facts: Facts): string {

@@ -11,7 +11,7 @@ import type { Disk, Facts, Sample } from './store/shapes.ts';
 import { forget as forgetHandler } from './store/tasks.ts';
 
 export function statusOf(facts: Facts, disk: Disk | null, version: string) {
-  const { counters, handlers, running } = facts;
+  const { handlers, running } = facts;
   const alarms = alarmsOf(facts, disk);
   const due = handlers.flatMap(({ dueSince }) => dueSince ?? []);
   const { state, lastAt, reason, recovered } = reconcileOf(facts);
@@ -20,10 +20,10 @@ export function statusOf(facts: Facts, disk: Disk | null, version: string) {
   return {
     headline: headlineOf(facts, alarms),
     version,
-    events: counters['events'] ?? 0,
+    events: Number(facts.state['events'] ?? 0),
     behind: behindOf(facts),
-    duplicates: counters['duplicates'] ?? 0,
-    quarantined: counters['quarantined'] ?? 0,
+    duplicates: Number(facts.state['duplicates'] ?? 0),
+    quarantined: Number(facts.state['quarantined'] ?? 0),
     tasks: { waiting, running, done: of('done'), skipped: of('skipped'), dead: of('dead') },
     oldestWaitingSeconds: due.length > 0 ? Math.max(0, Math.round((facts.at - Math.min(...due)) / 1_000)) : null,
     watermark: facts.watermark,

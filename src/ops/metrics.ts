@@ -18,7 +18,7 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
     const all = new Gauge({ name: `kit_${name}`, help, labelNames: [label], registers: [registry] });
     for (const [of, value] of values) all.set({ [label]: of }, value);
   };
-  const causes = Object.entries(facts.counters).flatMap(([name, n]): [string, number][] =>
+  const causes = Object.entries(facts.state as Record<string, number>).flatMap(([name, n]): [string, number][] =>
     name.startsWith('refused.') ? [[name.slice('refused.'.length), n]] : [],
   );
   const up = Object.entries(status.processes).map(([name, is]): [string, number] => [name, Number(is === 'up')]);

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { restore } from '../../src/cli/restore.ts';
+import { tell } from '../../src/operations/store/open.ts';
 import { takeStore } from '../../src/store/sqlite/open.ts';
 import { createFolder, createWorld, WINDOW, type World } from '../store/fixture.ts';
 import { ask, report } from './fixture.ts';
@@ -69,6 +70,10 @@ test('while history is being read, erasing says that it must be done again', asy
   expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ events: 2, mayComeBack: true });
   expect(await ask(world, 'erase', { event: 'c:2' })).toMatchObject({ events: 1, mayComeBack: false });
   await expect(ask(world, 'erase')).rejects.toThrow('say what to erase');
+  await report(world, { state: 'idle', lastAt: world.now });
+  expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ mayComeBack: false });
+  await tell(world.people, 'restored_at', world.now + 1);
+  expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ mayComeBack: true });
 });
 
 function restored(world: World, file: string): Promise<unknown> {

@@ -24,7 +24,7 @@ function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
 function factsWith(change: Partial<Facts> = {}): Facts {
   const kit = { at: AT, pid: 1, version: '2', processes: UP };
   const newest = { newestCursor: '9' as Cursor, newestAt: AT, watermark: null, floor: null };
-  const none = { counters: {}, alarms: [], conflictAt: null, reruns: [], running: 0, gaps: [], instances: 1 };
+  const none = { alarms: [], conflictAt: null, reruns: [], running: 0, gaps: [], instances: 1 };
   return { at: AT, ...newest, ...none, ...crm(), ...change, state: { kit, reconcile: IDLE, ...change.state } };
 }
 

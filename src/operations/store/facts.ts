@@ -76,7 +76,6 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
     for (const row of await tx.all<HandlerRow>(HANDLERS)) handlers.push(await handlerOf(tx, row, at, newest));
     return {
       at,
-      counters: state as Record<string, number>,
       state,
       watermark: (state['watermark'] ?? null) as Cursor | null,
       floor: (state['floor'] ?? null) as Cursor | null,

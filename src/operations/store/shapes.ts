@@ -55,8 +55,6 @@ export interface Disk {
 /** One snapshot, cheap with any number of rows. */
 export interface Facts {
   at: number;
-  /** The same as `state`, for names whose values are numbers. */
-  counters: Record<string, number>;
   /** Counters, and what the processes report, by name. */
   state: Record<string, unknown>;
   watermark: Cursor | null;
