@@ -112,7 +112,7 @@ export function silentMs(facts: Facts, from = 0): number {
 function placeOf(error: string | null): string {
   const name = /^[A-Za-z_$][\w$]*(?=: )/.exec(error ?? '')?.[0] ?? 'an error';
   const place = /\(([^()\s]+\.[cm]?[jt]s(:\d+)?)\)$/.exec(error ?? '')?.[1];
-  return place ? ` with ${name} at ${place}` : '';
+  return place ? `, with ${name} at ${place}` : '';
 }
 
 /** Says that tasks fail now; or that of recent tasks at least three, and at least a tenth, are dead. Null: neither. */

@@ -97,7 +97,7 @@ test.each<[string, Partial<Facts>, string]>([
   [
     'one fails at a known place',
     crm({ failing: { lanes: 1, since: LATE }, error: 'TypeError: +5511 (a) (src/handlers/crm.ts:12)' }),
-    'warning: crm has failed for 6 min, in 1 lane with TypeError at src/handlers/crm.ts:12: npx kit tasks',
+    'warning: crm has failed for 6 min, in 1 lane, with TypeError at src/handlers/crm.ts:12: npx kit tasks',
   ],
   ['run was just started', { state: { ...processes({ run: 'down' }).state, since: AT } }, 'busy: The kit has just'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
