@@ -25,6 +25,7 @@ const LATE_MS = { waiting: 300_000, strict: 300_000, process: 30_000, silent: 12
 /** Bytes. A larger WAL file raises an alarm, and so does less free space on the disk. */
 const LOG = 64 * 2 ** 20;
 const DISK = { warning: 256 * 2 ** 20, critical: 64 * 2 ** 20 };
+const FULL = 'Once full, it refuses deliveries. Delete other files, then turn on kit and webhook if they are off';
 const CLOSE = "Take what you need from the service's lists, then close the gap";
 
 /** An alarm with the operation that helps. Null: none does. */
@@ -141,9 +142,10 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
     found.push(alarm('log_large', 'warning', words));
   }
   if (disk && disk.freeBytes < DISK.warning) {
-    const [refused] = disk.freeBytes < DISK.critical && causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
-    const words = `The disk of ${disk.folder} has ${mib(disk.freeBytes)} left. ${refused?.text ?? 'When it is full, deliveries are refused. Delete other files; start the kit if it has ended; enable the webhook if the service has switched it off'}`;
-    found.push(alarm('disk_full', disk.freeBytes < DISK.critical ? 'critical' : 'warning', words));
+    const level = disk.freeBytes < DISK.critical ? 'critical' : 'warning';
+    const [refused] = level === 'critical' && causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
+    const words = `The disk of ${disk.folder} has ${mib(disk.freeBytes)} left. ${refused?.text ?? FULL}`;
+    found.push(alarm('disk_full', level, words));
   }
   return found;
 }

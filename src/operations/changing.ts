@@ -127,11 +127,10 @@ export const reconcile = define({
   access: 'change',
   async run({ db, clock }, { from = null }) {
     const facts = await readFacts(db);
-    const { floor } = facts;
     if (reconcileOf(facts).state === 'off')
       throw new Refused('history is not read: set API_BASE_URL and API_KEY, then restart the kit');
-    if (from !== null && floor !== null && BigInt(from) < BigInt(floor))
-      throw new Refused(`pruning has removed everything up to ${floor}: name that cursor or a higher one`);
+    if (from !== null && BigInt(from) < BigInt(facts.floor ?? 0))
+      throw new Refused(`pruning has removed everything up to ${facts.floor}: name that cursor or a higher one`);
     await tell(db, 'reconcile_asked', { at: clock.now(), from });
     return { asked: true, from, words: 'history is read within seconds: see npx kit status' };
   },

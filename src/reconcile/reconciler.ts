@@ -137,8 +137,7 @@ export class Reconciler {
     told.fetched += recovered.length;
     const times = recovered.map((one) => ('event' in one ? (one.event.createdAt ?? 0) : 0));
     // The service's clock may be ahead.
-    const newest = Math.min(Math.max(told.recoveredAt ?? 0, ...times), this.#pass.clock.now());
-    if (newest > 0) told.recoveredAt = newest;
+    told.recoveredAt = Math.min(Math.max(told.recoveredAt ?? 0, ...times), this.#pass.clock.now()) || null;
     if (fetched > 0) await this.#tell({ state: 'running' });
   }
 
