@@ -11,6 +11,7 @@ const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[
   handlers: async () => (await import('./handlers.ts')).handlers,
   bars: async () => (await import('./bars.ts')).bars,
   members: async () => (await import('./members.ts')).members,
+  copy: async () => (await import('./copy.ts')).copy,
   mutate: async () => (await import('./mutate.ts')).mutate,
 };
 

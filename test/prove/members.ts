@@ -8,7 +8,7 @@ import { failure, unless, type Options, type Row } from './report.ts';
 
 const FAULTS = { short: 12, long: 500 };
 const SESSIONS = 25;
-const APART_MS = 10;
+const APART_MS = 5;
 /** The longest freeze. The others judge a kit that has given no sign of life for 10 s. */
 const FROZEN_MS = 16_000;
 /** Answers must be faster than this. The service waits 10 s for one. */
