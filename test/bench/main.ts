@@ -8,11 +8,12 @@ import { parseArgs } from 'node:util';
 import { ROOTS } from '../harness.ts';
 import { fill, type Past } from './fill.ts';
 import { drive, memoryMbOf, startBenched, type Edition, type Measured, type Wanted } from './measure.ts';
+import { behaviourOf, NAMES, rateOf, startServers, type Name as Rival, type Seen } from './others.ts';
 import { postgres } from './postgres.ts';
 
 type Both<Value> = Partial<Record<Edition, Value[]>>;
 
-const SECTIONS = { rates, busy, latency, growth, memory, start, postgres: onPostgres };
+const SECTIONS = { rates, busy, latency, growth, memory, start, postgres: onPostgres, others };
 const SLOW_MS = 5;
 const REST_MS = 3_000;
 const WARM = 4_000;
@@ -138,6 +139,37 @@ async function start(): Promise<string[]> {
 async function onPostgres(): Promise<string[]> {
   const figures = await postgres({ rounds, events });
   return figures.map(({ what, values, wanted }) => rowOf(what, { second: values }, wanted));
+}
+
+/** What teams use instead. The first line of their table is the kit's. */
+async function others(): Promise<string[]> {
+  const servers = await startServers();
+  const names = [undefined, ...(Object.keys(NAMES) as Rival[])];
+  const speeds = new Map<string, number[]>();
+  const seen = new Map<string, Omit<Seen, 'rate'>>();
+  const keyOf = (name?: Rival): string => name?.replace('.mjs', '') ?? 'this kit';
+  try {
+    for (let round = 0; round < rounds; round++) {
+      for (const name of round % 2 === 0 ? names : names.toReversed()) {
+        const rate = await rateOf(name, servers, events);
+        speeds.set(keyOf(name), [...(speeds.get(keyOf(name)) ?? []), rate]);
+        console.error(`round ${round + 1}, ${keyOf(name)}: ${Math.round(rate)} a second`);
+      }
+    }
+    for (const name of names.filter((one) => one !== 'koa.mjs' && one !== 'http.mjs')) {
+      seen.set(keyOf(name), await behaviourOf(name, servers));
+      console.error(`${keyOf(name)}: ${JSON.stringify(seen.get(keyOf(name)))}`);
+    }
+  } finally {
+    await servers.stop();
+  }
+  const kit = median(speeds.get('this kit'));
+  return names.map((name) => {
+    const rate = median(speeds.get(keyOf(name)));
+    const what = Object.entries(seen.get(keyOf(name)) ?? {}).map(([fault, count]) => `${fault} ${count}`);
+    const shown = [`others: ${keyOf(name)}, a second`, '', Math.round(rate), (kit / rate).toPrecision(3)];
+    return `| ${[...shown, '', what.join(', ')].join(' | ')} |`;
+  });
 }
 
 async function driven(edition: Edition, wanted: Wanted, { place = '', slowMs = 0 } = {}): Promise<Measured> {

@@ -1,9 +1,7 @@
 // The kit on PostgreSQL: beside SQLite, two instances beside one, with a past, and while an instance or the server goes.
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer, connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,8 +11,7 @@ import { deliver, SECRET, startKit, until, type Kit } from '../harness.ts';
 import { startServer } from '../postgres/server.ts';
 import type { Load } from './load.ts';
 import { drive, seenBy, startBenched } from './measure.ts';
-
-const OTHERS = join(import.meta.dirname, 'others');
+import { rateOf as rateOfOther } from './others.ts';
 
 type Server = Awaited<ReturnType<typeof startServer>>;
 export type Figure = { what: string; values: number[]; wanted: string };
@@ -50,7 +47,7 @@ export async function postgres({ rounds, events }: { rounds: number; events: num
       const [file, empty] = [await rateOf(undefined, events), await rateOf(addressOf(), events)];
       const filled = await rateOf(full, events, first);
       const [one, two] = [await rateOfAll(addressOf(away), 1), await rateOfAll(addressOf(away), 2)];
-      const other = await rateOfOther(server, round, events);
+      const other = await rateOfOther('graphile.mjs', { postgres: server.url, redis: 0 }, events);
       console.error(`round ${round + 1}: ${JSON.stringify({ file, empty, filled, one, two, other })}`);
       ratios.other.push(empty / other);
       ratios.store.push(empty / file);
@@ -82,34 +79,6 @@ async function rateOf(url: string | undefined, count: number, first = 0): Promis
   const kit = await startBenched('second', '', 0, url && { DATABASE_URL: url });
   const { rate } = await drive(kit, { count, first });
   await kit.stop();
-  return rate;
-}
-
-/** The same deliveries to what a team would write instead, in a database of its own. */
-async function rateOfOther({ url }: Server, round: number, count: number): Promise<number> {
-  if (!existsSync(join(OTHERS, 'node_modules'))) execFileSync('npm', ['ci'], { cwd: OTHERS, stdio: 'inherit' });
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  await client.query(`create database other${round}`);
-  await client.end();
-  const [folder, port] = [mkdtempSync(join(tmpdir(), 'kit-other-')), await freePort()];
-  const env = {
-    ...process.env,
-    DATABASE_URL: `${url.replace(/[^/]+$/, '')}other${round}`,
-    PORT: String(port),
-    FOLDER: folder,
-    SECRET,
-  };
-  const child = spawn(process.execPath, [join(OTHERS, 'graphile.mjs')], { env, stdio: 'ignore' });
-  await until('graphile-worker to be ready', () =>
-    fetch(`http://127.0.0.1:${port}`, { method: 'POST' }).then(
-      () => true,
-      () => false,
-    ),
-  );
-  const kit = { url: `http://127.0.0.1:${port}/webhooks`, folder, pids: () => [child.pid], output: () => '' };
-  const { rate } = await drive(kit as unknown as Kit, { count }).finally(() => child.kill('SIGKILL'));
-  rmSync(folder, { recursive: true });
   return rate;
 }
 
