@@ -30,7 +30,7 @@ const TALKS = { count: 20, events: 5 };
 const APART_MS = 50;
 const SETTLED_MS = 5_000;
 const RETRIED_MS = 20_000;
-/** BullMQ looks for jobs of a dead worker each 30 s, twice; pg-boss only after 15 minutes. */
+/** BullMQ looks for jobs of a dead worker each 30 s, twice; graphile-worker only after four hours. */
 const AFTER_KILL_MS = 75_000;
 const LIMIT_MS = 60_000;
 

@@ -8,13 +8,17 @@ const pool = new Pool({ connectionString, max: 20 });
 await pool.query('create table if not exists received (id text primary key, cursor bigint, body bytea not null)');
 const boss = new PgBoss({ connectionString, max: 20 });
 await boss.start();
-await boss.createQueue('events', { retryLimit: 5, retryDelay: RETRY_MS / 1_000 });
-await boss.work(
-  'events',
-  { batchSize: 100, pollingIntervalSeconds: 0.5, includeMetadata: false, localConcurrency: PLACES / 8 },
-  async (jobs) => {
-    for (const { data } of jobs) handle(data);
-  },
+await boss.createQueue('events', { retryLimit: 5, retryDelay: RETRY_MS / 1_000, heartbeatSeconds: 10 });
+const perBatch = { batchSize: 100, burstWhenBatchFull: true, perJobResults: true };
+await boss.work('events', { ...perBatch, pollingIntervalSeconds: 0.5, localConcurrency: PLACES / 8 }, async (jobs) =>
+  jobs.map(({ id, data }) => {
+    try {
+      handle(data);
+      return { id, status: 'completed' };
+    } catch (error) {
+      return { id, status: 'failed', output: { message: String(error) } };
+    }
+  }),
 );
 const app = new Koa();
 app.use(async (ctx) => {
