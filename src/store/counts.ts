@@ -1,5 +1,5 @@
 // The counts of tasks, kept in the table `handlers` because counting millions of rows takes too long.
-import type { Sql } from './sql.ts';
+import type { Change } from './sql.ts';
 
 /** The name of each value of `tasks.state`. */
 export const STATES = ['waiting', 'done', 'skipped', 'dead'] as const;
@@ -8,7 +8,7 @@ type Changes = Record<(typeof NAMES)[number], number>;
 
 export const COUNT = `update handlers set ${NAMES.map((name) => `${name} = ${name} + @${name}`).join()} where id = @id`;
 
-/** What one transaction changes. Write it before the transaction ends. */
+/** What one transaction changes. Write it last. */
 export class Counts {
   readonly #of = new Map<number, Changes>();
 
@@ -28,7 +28,8 @@ export class Counts {
     return [...this.#of].map(([id, changes]) => ({ id, ...changes })).toSorted((a, b) => a.id - b.id);
   }
 
-  async write(tx: Sql): Promise<void> {
-    await Promise.all(this.list().map((changes) => tx.run(COUNT, changes)));
+  /** Others that count for the same handler wait from now on until the transaction ends. */
+  async write(tx: Change): Promise<void> {
+    for (const changes of this.list()) await tx.last(COUNT, changes);
   }
 }

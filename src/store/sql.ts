@@ -21,6 +21,8 @@ export interface Change extends Sql {
   /** Call it after every change to the waiting tasks of lanes. */
   touch(lanes: Iterable<number>): Promise<void>;
   count(counts: Counts): Promise<void>;
+  /** On PostgreSQL, the commit is sent without waiting for the answer. If the statement fails, so does the transaction. */
+  last(text: string, values?: Values): Promise<unknown> | void;
   /** Sets a value in the table `state`. */
   set(name: string, value: unknown): Promise<void>;
   /** A statement of the user. Throws if it has ended the transaction. */

@@ -17,12 +17,11 @@ const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: 600_000 };
 const NOTES = 32;
 
 const HOLDS = 'select 1 as one from lanes where id = @lane and boot = @boot and claim = @claim';
-const TASK = `select notes, cast(cursor as text) as cursor from tasks
-  where event = @event and handler = @handler and state = 0`;
+const TASK = 'select notes from tasks where event = @event and handler = @handler and state = 0';
 const NOTE = `update tasks set notes = case when (select body is null from events where seq = event) then null else @notes end
   where event = @event and handler = @handler`;
 const DONE = `update tasks set state = 1, ended_at = @now, attempts = attempts + 1, error = null
-  where event = @event and handler = @handler and state = 0`;
+  where event = @event and handler = @handler and state = 0 returning cast(cursor as text) as cursor`;
 const STEPS = 'select digest from setup_steps where handler = @handler order by step';
 const ADD_STEP = 'insert into setup_steps values (@handler, @number, @digest, @now) on conflict do nothing';
 
@@ -33,8 +32,6 @@ async function holds(tx: Change, { lane, boot, claim }: Hold): Promise<boolean> 
   const [, lanes] = await Promise.all([checkBoot(tx, boot), tx.all(HOLDS, { lane, boot, claim })]);
   return lanes.length > 0;
 }
-
-type Task = { notes: string | null; cursor: string };
 
 /** `instance`: the kit that this process belongs to. No two kits on one store have the same. */
 export function createVerbs(
@@ -49,9 +46,9 @@ export function createVerbs(
     register: (files, newest, boot) => db.write((tx) => register(tx, files, newest, boot)),
     note: (hold, task, name, json) =>
       db.write(async (tx) => {
-        await tx.lock([hold.lane]);
-        const known = (await holds(tx, hold)) ? await tx.get<Task>(TASK, task) : undefined;
-        if (known === undefined) return false;
+        const answers = [tx.lock([hold.lane]), holds(tx, hold), tx.get<{ notes: string | null }>(TASK, task)] as const;
+        const [, isHeld, known] = await Promise.all(answers);
+        if (!isHeld || !known) return false;
         const all = { ...(JSON.parse(known.notes ?? '{}') as object), [name]: JSON.parse(json) as unknown };
         if (Object.keys(all).length > NOTES) throw new Error(`ctx.note: a task has at most ${NOTES} names of notes`);
         return (await tx.run(NOTE, { ...task, notes: JSON.stringify(all) })) > 0;
@@ -62,12 +59,14 @@ export function createVerbs(
           if (!(await holds(tx, hold))) return false;
           await within(tx, 'ctx.complete', LIMIT_MS.complete, work);
           // Only now, so that the lane is not locked while the user's work runs.
-          await tx.lock([hold.lane]);
-          if (!(await holds(tx, hold))) throw GONE;
-          const waiting = await tx.get<Task>(TASK, task);
-          if (!waiting) throw new Error('ctx.complete: this task has ended already');
-          await tx.run(DONE, { ...task, now: clock.now() });
-          await tx.run(PASS, { ...waiting, ...hold });
+          const [, isHeld, ended] = await Promise.all([
+            tx.lock([hold.lane]),
+            holds(tx, hold),
+            tx.get<{ cursor: string }>(DONE, { ...task, now: clock.now() }),
+          ]);
+          if (!isHeld) throw GONE;
+          if (!ended) throw new Error('ctx.complete: this task has ended already');
+          await tx.last(PASS, { ...ended, ...hold });
           const counts = new Counts();
           counts.move(task.handler, 0, 1);
           await counts.write(tx);

@@ -11,8 +11,10 @@ const SESSIONS = 25;
 const APART_MS = 5;
 /** The longest freeze. The others judge a kit that has given no sign of life for 10 s. */
 const FROZEN_MS = 16_000;
-/** Answers must be faster than this. The service waits 10 s for one. */
-const LONGEST_MS = 8_000;
+/** How long the service waits for an answer. */
+const LONGEST_MS = 10_000;
+/** For the backlog: on two cores the faults, one each 2 s, cost more than half of what three kits can handle. */
+const BACKLOG_MS = 900_000;
 const HANDLER = `import { setTimeout as sleep } from 'node:timers/promises';
 export default { on: '*', order: 'arrival', setup: ['create table done (cursor bigint, late int, at bigint)'],
   async handle({ cursor }, ctx) {
@@ -63,7 +65,7 @@ export async function members({ short, progress }: Options): Promise<Row[]> {
   const { sent, longest, refused } = await sender.stop();
   const isOver = async (): Promise<boolean> => (await number('select sum(done) as n from handlers')) === sent;
   const violations = [
-    ...(await failure(until('everything to be handled', isOver, 300_000))),
+    ...(await failure(until('everything to be handled', isOver, BACKLOG_MS))),
     ...unless((await number('select count(*) as n from events')) === sent, 'an event is lost or doubled'),
     ...unless((await number('select count(*) as n from done')) === sent, 'a task is completed twice, or never'),
     ...unless((await number('select count(distinct cursor) as n from done')) === sent, 'a task is completed twice'),
@@ -71,8 +73,9 @@ export async function members({ short, progress }: Options): Promise<Row[]> {
     ...unless(refused === 0, `${refused} answers were no 2xx`),
     ...unless(longest < LONGEST_MS, `an answer took ${Math.round(longest)} ms`),
   ];
-  const open = `select t.state, t.attempts, t.crashes, t.error, t.due_at, l.boot, l.due_at as lane_due_at from tasks t
-    left join lanes l on l.id = t.lane where t.state <> 1 limit 10`;
+  const open = `select t.event, t.attempts, t.crashes, t.error, t.due_at, l.boot, l.due_at as lane_due_at, b.role,
+    now_ms() - b.seen_at as silent_ms from tasks t left join lanes l on l.id = t.lane left join boots b on b.id = l.boot
+    where t.state <> 1 limit 10`;
   violations.push(...(await admin.query<object>(open)).rows.map((row) => `not done: ${JSON.stringify(row)}`));
   for (const { kit } of all) await kit.stop();
   await admin.end();

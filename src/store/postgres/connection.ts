@@ -37,7 +37,6 @@ const COUNT = `insert into state values (@name, @n) on conflict (name)
 const SET = 'insert into state values (@name, @value) on conflict (name) do update set value = excluded.value';
 
 export interface Tx extends Change {
-  /** Sends a statement. The commit is sent without waiting for its answer. If it fails, so does the transaction. */
   last(text: string, values?: Values): void;
   /** Sends the text as it is: several statements, or one with numbered values. `extended`: only one is allowed. */
   query(config: string | (QueryConfig & { queryMode?: 'extended'; query_timeout?: number })): Promise<QueryResult>;

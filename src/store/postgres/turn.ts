@@ -1,7 +1,7 @@
 // A turn of `run`: settle, fan out and claim, each a transaction. They work on what `look` has read before.
 import type { Clock } from '../../base/clock.ts';
 import { checkBoot, giveBack } from '../boots.ts';
-import { COUNT, Counts } from '../counts.ts';
+import { Counts } from '../counts.ts';
 import { dueAt } from '../lanes.ts';
 import type { Turn, WorkStore } from '../work.ts';
 import { claim } from './claim.ts';
@@ -22,8 +22,7 @@ export function createTurns(
     db.write(async (tx) => {
       const counts = new Counts();
       const [, result] = await Promise.all([checkBoot(tx, boot), work(tx, counts, clock.now())]);
-      // Last, because all instances wait for the rows of `handlers`.
-      for (const changes of counts.list()) tx.last(COUNT, changes);
+      await counts.write(tx);
       return result;
     });
 

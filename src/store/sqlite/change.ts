@@ -10,8 +10,10 @@ export function databaseOf(db: Db, reading: Db = db): Database {
   const state = createState(db);
   const lanes = createLanes(db, state);
   const outside = sqlOf(reading);
+  const inside = sqlOf(db);
   const change: Change = {
-    ...sqlOf(db),
+    ...inside,
+    last: inside.run,
     // One transaction writes at a time.
     lock: async () => {},
     touch: async (list) => new Set(list).forEach((lane) => lanes.touch(lane)),
