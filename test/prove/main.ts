@@ -1,24 +1,80 @@
-// `npm run prove -- <campaign>` tries to break the promises of the README, and reports what did not hold.
+// `npm run prove -- <campaign>` tries to break the promises of the README, and reports what did not hold. `--list` says
+// what each campaign does.
 import { parseArgs } from 'node:util';
 import { textOf } from '../../src/cli/table.ts';
 import type { Options, Row } from './report.ts';
 
-const CAMPAIGNS: Record<string, () => Promise<(options: Options) => Promise<Row[]>>> = {
-  kills: async () => (await import('./kills.ts')).kills,
-  calls: async () => (await import('./calls.ts')).calls,
-  power: async () => (await import('./power.ts')).power,
-  faults: async () => (await import('./faults.ts')).faults,
-  handlers: async () => (await import('./handlers.ts')).handlers,
-  bars: async () => (await import('./bars.ts')).bars,
-  members: async () => (await import('./members.ts')).members,
-  copy: async () => (await import('./copy.ts')).copy,
-  mutate: async () => (await import('./mutate.ts')).mutate,
+interface Campaign {
+  what: string;
+  store: 'SQLite' | 'PostgreSQL' | 'both';
+  /** Of the machine: a program, or rights. */
+  needs?: string;
+  load: () => Promise<(options: Options) => Promise<Row[]>>;
+}
+
+/** Each counts lost, doubled and misordered events and tasks. */
+const CAMPAIGNS: Record<string, Campaign> = {
+  kills: {
+    what: '500 × SIGKILL of run, keep, main or all at random moments, under 200 deliveries a second',
+    store: 'SQLite',
+    load: async () => (await import('./kills.ts')).kills,
+  },
+  calls: {
+    what: 'SIGKILL of main, run and keep at each system call by which they write',
+    store: 'SQLite',
+    needs: 'strace',
+    load: async () => (await import('./calls.ts')).calls,
+  },
+  power: {
+    what: 'power failures at each moment of a run, with what was not synced lost, torn or reordered',
+    store: 'SQLite',
+    needs: 'strace',
+    load: async () => (await import('./power.ts')).power,
+  },
+  faults: {
+    what: 'under load: a full disk, a locked store, a deleted one, a clock that is set',
+    store: 'SQLite',
+    needs: 'root',
+    load: async () => (await import('./faults.ts')).faults,
+  },
+  handlers: {
+    what: '13 hostile handlers, which loop, leak, exit or break globals, each beside a good one',
+    store: 'SQLite',
+    load: async () => (await import('./handlers.ts')).handlers,
+  },
+  bars: {
+    what: 'deaths beside good work, 40 bodies of 4 MiB at once, 300 hanging calls, a foreign reader: each within a limit',
+    store: 'SQLite',
+    load: async () => (await import('./bars.ts')).bars,
+  },
+  members: {
+    what: '500 kills, freezes and cuts of three kits on one server, under 200 deliveries a second',
+    store: 'PostgreSQL',
+    load: async () => (await import('./members.ts')).members,
+  },
+  copy: {
+    what: 'a store of a million events is copied to PostgreSQL, under 200 deliveries a second',
+    store: 'both',
+    needs: 'caddy',
+    load: async () => (await import('./copy.ts')).copy,
+  },
+  mutate: {
+    what: 'faults are planted in the rules, one by one: a test must see each',
+    store: 'both',
+    load: async () => (await import('./mutate.ts')).mutate,
+  },
 };
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { short: { type: 'boolean', default: false } },
+  options: { short: { type: 'boolean', default: false }, list: { type: 'boolean', default: false } },
 });
+if (values.list) {
+  console.log(
+    textOf(Object.entries(CAMPAIGNS).map(([name, { what, store, needs = '' }]) => ({ name, store, needs, what }))),
+  );
+  process.exit();
+}
 const names = positionals.length > 0 ? positionals : Object.keys(CAMPAIGNS);
 const unknown = names.find((name) => !CAMPAIGNS[name]);
 if (unknown) {
@@ -27,7 +83,7 @@ if (unknown) {
 }
 const rows: Row[] = [];
 for (const name of names) {
-  const campaign = await CAMPAIGNS[name]?.();
+  const campaign = await CAMPAIGNS[name]?.load();
   if (campaign) rows.push(...(await campaign({ short: values.short, progress: (line) => console.error(line) })));
 }
 console.log(textOf(rows.map(({ what, seen, violations }) => ({ what, seen, violations: violations.length }))));
