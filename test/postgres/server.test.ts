@@ -1,4 +1,5 @@
 // What a server does to a store: connections that end or freeze, kits that start together, and bytes.
+import { Client } from 'pg';
 import { expect, test } from 'vitest';
 import { Connections } from '../../src/store/postgres/connection.ts';
 import { openPostgres } from '../../src/store/postgres/open.ts';
@@ -73,6 +74,16 @@ test('an instance that freezes while it receives holds up the others for 3 s', a
   expect(await world.accept({ id: 'a' })).toEqual(['new']);
   thaw();
   await expect(frozen).rejects.toMatchObject({ code: 'io' });
+});
+
+test('a delivery that waits for a lock of another program is refused, and the reason is named', async () => {
+  const world = await createPostgresWorld(ARRIVAL);
+  const program = new Client({ connectionString: world.url });
+  await program.connect();
+  await program.query(`begin; lock table "${world.store.db.schema}".events`);
+  await expect(world.accept({ id: 'a' })).rejects.toThrow('lock timeout');
+  await program.end();
+  expect(await world.accept({ id: 'a' })).toEqual(['new']);
 });
 
 test('bodies are kept byte by byte, and text that cannot be kept is no fault', async () => {

@@ -153,7 +153,7 @@ export const FAULTS = [
     'store/verbs.ts',
     'store/boots',
     ['a completion without its claim', 'if (!(await holds(tx, hold))) return false;', ''],
-    ['a note without its claim', '(await holds(tx, hold)) ? await', 'hold ? await'],
+    ['a note without its claim', 'if (!isHeld || !known) return false;', 'if (!known) return false;'],
     ['a failed statement is forgotten', 'if (seen.failure) throw seen.failure;', ''],
     ['a completion that hangs', 'complete: 1_000', 'complete: 100_000'],
   ),
@@ -199,22 +199,41 @@ export const FAULTS = [
   ]),
   ...planted('store/verbs.ts', 'postgres/instances', [
     'a completion that outlives its claim',
-    'if (!(await holds(tx, hold))) throw GONE;',
+    'if (!isHeld) throw GONE;',
     '',
   ]),
-  ...planted('store/postgres/claim.ts', 'postgres/instances', [
-    'one lane claimed by two',
-    'for update skip locked',
-    '',
-  ]),
-  ...planted('store/postgres/signs.ts', 'postgres/instances', [
-    'judged by one that was away',
-    'now - since < SIGN_MS.lost',
-    'now < since',
-  ]),
-  ...planted('store/postgres/connection.ts', 'postgres/server', [
-    'a frozen instance stops all',
-    'idle_in_transaction_session_timeout: 3_000',
-    'idle_in_transaction_session_timeout: 0',
-  ]),
+  ...planted(
+    'store/postgres/claim.ts',
+    'postgres/instances',
+    ['one lane claimed by two', 'for update skip locked', ''],
+    [
+      'lanes locked, and their tasks read, by one statement',
+      `  const found = tasks > 0 ? await tx.all<{ id: number }>(LANES, { handler, suspect, upTo, tasks }) : [];
+  const lanes = found.map(({ id }) => id);
+  const heads = lanes.length > 0 ? await tx.all<object>(HEADS, { lanes, chain, upTo, tasks }) : [];`,
+      `  const from = '(' + LANES.replace('select id', 'select id, 1 as n') + ') v join lanes l on l.id = v.id';
+  const one = HEADS.replace(/unnest.*?v\\.id/s, from);
+  const heads = tasks > 0 ? await tx.all<object>(one, { handler, suspect, chain, upTo, tasks }) : [];`,
+    ],
+  ),
+  ...planted(
+    'store/postgres/signs.ts',
+    'postgres/instances',
+    ['judged by one that was away', 'now - since < SIGN_MS.lost', 'now < since'],
+    [
+      'a sign of life by the clock of the instance',
+      'db.all<{ id: number }>(SIGN, { boot })',
+      "db.all<{ id: number }>(SIGN.replace('now_ms()', '@now'), { boot, now: clock.now() })",
+    ],
+  ),
+  ...planted(
+    'store/postgres/connection.ts',
+    'postgres/server',
+    [
+      'a frozen instance stops all',
+      'idle_in_transaction_session_timeout: 3_000',
+      'idle_in_transaction_session_timeout: 0',
+    ],
+    ['a lock is waited for without a limit', 'lock_timeout: 4_000', 'lock_timeout: 0'],
+  ),
 ];
