@@ -39,14 +39,13 @@ function create(db: Connections): Promise<string> {
   return db.write(async (tx) => {
     // Kits that start together wait for each other, and the second finds the tables.
     await tx.lock('schema');
-    const there = await tx.get<{ is: 0 | 1; jit: string }>(
-      "select to_regclass(@table) is not null as is, current_setting('jit') as jit",
-      { table: `"${db.schema}".state` },
-    );
+    // A statement of the user has no name. Behind PgBouncer, another kit's statement may have the same.
+    const asked = "select to_regclass($1) is not null as is, current_setting('jit') as jit";
+    const there = (await tx.user(asked, [`"${db.schema}".state`])).rows[0];
     // Behind PgBouncer the options of a connection, like jit=off, are lost, and in its transaction mode also locks.
-    if (there?.jit !== 'off')
+    if (there?.['jit'] !== 'off')
       throw new StoreError('damaged', 'DATABASE_URL must name the server itself, not a PgBouncer before it');
-    if (there.is !== 1) await createTables(tx, db.schema);
+    if (there['is'] !== 1) await createTables(tx, db.schema);
     const schema = (await stateOf<number>(tx, 'schema')) ?? SCHEMA;
     if (schema > SCHEMA)
       throw new StoreError('newer', `a newer kit has changed the store to schema ${schema}: start that kit`);
