@@ -117,9 +117,8 @@ function faultsBetween(env: Env): string[] {
 /**
  * The environment, completed from `.env`. A variable that is set wins over the file. An empty variable counts as unset.
  */
-export function readEnv(env: Env = process.env, folder = process.cwd()): Env {
-  const path = resolve(folder, '.env');
-  return { ...filled(readFile(path)), ...filled(env) };
+export function readEnv(): Env {
+  return { ...filled(readFile(resolve('.env'))), ...filled(process.env) };
 }
 
 function readFile(path: string): Env {

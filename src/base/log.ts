@@ -1,6 +1,7 @@
 // The log: one line for each fact, written synchronously, so that a kill loses none. No line of the kit holds a body, a
 // secret or a phone number: callers name the fields, and what a handler throws on an event goes through `loggable`.
 import { pino, type Logger } from 'pino';
+import type { Clock } from './clock.ts';
 import { masked } from './secrets.ts';
 
 export type { Logger };
@@ -21,10 +22,10 @@ const FLOOD_MS = 10_000;
 /** For lines that can come in floods: whether to log a line of this kind now. True at most once in ten seconds. */
 export type Throttle = (kind: string) => boolean;
 
-export function createThrottle(monotonic: () => number): Throttle {
+export function createThrottle(clock: Clock): Throttle {
   const kinds = new Map<string, number>();
   return (kind) => {
-    const now = monotonic();
+    const now = clock.monotonic();
     if (now - (kinds.get(kind) ?? -Infinity) < FLOOD_MS) return false;
     kinds.set(kind, now);
     return true;

@@ -31,7 +31,7 @@ beginChild();
 const config = loadConfig(process.env);
 const log = createLog('keep', config.LOG_LEVEL);
 const path = config.storePath;
-const throttle = createThrottle(() => clock.monotonic());
+const throttle = createThrottle(clock);
 const { store, db } = await openStore(config, { reader: true });
 const parts = { db, config, log };
 

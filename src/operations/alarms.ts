@@ -31,8 +31,8 @@ const CLOSE = "Take what you need from the service's lists, then close the gap";
 /** An alarm with the operation that helps. Null: none does. */
 export type Told = Alarm & { remedy: Remedy | null };
 
-export function alarmsOf(facts: Facts, disk: Disk | null): Told[] {
-  const isFull = disk !== null && disk.freeBytes < DISK.critical;
+export function alarmsOf(facts: Facts, disk: Disk): Told[] {
+  const isFull = disk.freeBytes < DISK.critical;
   return [
     ...ofProcesses(facts, isFull),
     ...(isFull && causeOf(facts) === 'store' ? [] : ofDeliveries(facts)),
@@ -125,7 +125,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
   return [];
 }
 
-function ofStore(facts: Facts, disk: Disk | null): Told[] {
+function ofStore(facts: Facts, disk: Disk): Told[] {
   const found: Told[] = [];
   const { at, conflictAt } = facts;
   if (conflictAt !== null && at - conflictAt < DAY_MS) {
@@ -137,11 +137,11 @@ function ofStore(facts: Facts, disk: Disk | null): Told[] {
     const words = `No backup was made for two days: ${backup.error ?? 'the kit was down'}`;
     found.push(alarm('backup_failed', 'warning', words, does('backup')));
   }
-  if (disk && disk.logBytes > LOG) {
+  if (disk.logBytes > LOG) {
     const words = `The store's WAL file has ${mib(disk.logBytes)}: another program has been reading the store for a long time. End that program`;
     found.push(alarm('log_large', 'warning', words));
   }
-  if (disk && disk.freeBytes < DISK.warning) {
+  if (disk.freeBytes < DISK.warning) {
     const level = disk.freeBytes < DISK.critical ? 'critical' : 'warning';
     const [refused] = level === 'critical' && causeOf(facts) === 'store' ? ofDeliveries(facts) : [];
     const words = `The disk of ${disk.folder} has ${mib(disk.freeBytes)} left. ${refused?.text ?? FULL}`;

@@ -1,5 +1,6 @@
 // Arguments that operations share, parsed from text or JSON, and the filters of events and tasks.
 import { z } from 'zod';
+import { STATES } from '../store/counts.ts';
 import { parseCursor } from '../wire/cursor.ts';
 
 export const flag = z
@@ -8,11 +9,10 @@ export const flag = z
 export const limit = z.coerce.number().int().min(1).max(1_000).default(50).describe('at most this many rows');
 export const cursorArg = z.string().refine((text) => parseCursor(text) !== undefined, 'must be a cursor: digits');
 /** A date, or a date and time, in UTC if no zone is given. Parsed into Unix milliseconds. */
-export const timeArg = z
+const timeArg = z
   .union([z.iso.date(), z.iso.datetime({ offset: true, local: true })], 'must be a time, like 2026-01-31T12:00:00Z')
   .transform((text) => Date.parse(/T.*(Z|[+-]\d\d:\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`));
-export const stateArg = z.enum(['waiting', 'done', 'skipped', 'dead']);
-export const perMinute = z.coerce.number().int().min(1).max(60_000);
+export const stateArg = z.enum(STATES);
 
 const text = z.string().min(1).optional();
 export const eventFilter = z.object({

@@ -1,7 +1,7 @@
 // What people change. To change tasks, name an event, a filter or --all. Many ended tasks run again behind live work.
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
-import { cursorArg, flag, perMinute } from './arguments.ts';
+import { cursorArg, flag, taskFilter } from './arguments.ts';
 import { define, Refused } from './define.ts';
 import { reconcileOf } from './judge.ts';
 import { eventNamed, handlerNamed } from './named.ts';
@@ -14,17 +14,13 @@ const PAUSE = 'update handlers set paused = @paused where name = @which';
 const STOP = `update reruns set ended_at = @now, filter = '{}'
   where ended_at is null and handler = (select id from handlers where name = @name)`;
 
-const some = (about: string) => z.string().min(1).optional().describe(about);
 const ARGS = z.object({
   handler: z.string().min(1).describe("the handler's name"),
-  event: some('one event: its key, id or cursor'),
-  type: some("the event's type"),
-  session: some("the event's session"),
-  error: some('only tasks whose error begins like this'),
+  ...taskFilter.pick({ event: true, type: true, session: true, error: true }).shape,
   from: cursorArg.optional().describe('from this cursor on'),
   to: cursorArg.optional().describe('up to this cursor'),
   all: flag.describe('everything, without a filter'),
-  perMinute: perMinute.optional().describe('at most this many tasks a minute'),
+  perMinute: z.coerce.number().int().min(1).max(60_000).optional().describe('at most this many tasks a minute'),
 });
 
 /** Refuses a change that names neither a filter nor --all. */

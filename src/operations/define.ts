@@ -23,7 +23,7 @@ interface OperationOf<Args extends z.ZodObject, Result> {
   first?: (keyof z.infer<Args> & string)[];
   /** `reveal`: shows what strangers wrote. */
   access: 'read' | 'change' | 'reveal';
-  /** Whoever may read may call it by GET, but without arguments of `byPost`. Default: true if `access` is `read`. */
+  /** Whoever may read may call it by GET, but without arguments of `byPost`. Default: true, unless `access` is `change`. */
   reads?: boolean;
   byPost?: (keyof z.infer<Args> & string)[];
   /** The result is plain JSON. Throws Refused. */

@@ -1,20 +1,10 @@
 // What the facts mean, and the headline. Pure functions, so that the page, the API, the commands and metrics agree.
+import type { Told } from '../reconcile/reconciler.ts';
 import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
 
 export interface Headline {
   level: 'ok' | 'busy' | 'warning' | 'critical';
   text: string;
-}
-
-export interface Reconcile {
-  state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
-  lastAt: number | null;
-  reason: string | null;
-  recovered: number;
-  /** When a pass after the first one last brought an event that no webhook had brought. */
-  recoveredAt?: number | null;
-  /** New events that replay has brought since a pass last succeeded. */
-  fetched?: number;
 }
 
 type Processes = Record<'receive' | 'run' | 'keep', 'up' | 'down'>;
@@ -37,8 +27,8 @@ export function processesOf({ state, at }: Facts): Processes {
   return kit && at - kit.at <= DOWN_MS ? kit.processes : DOWN;
 }
 
-export function reconcileOf({ state }: Facts): Reconcile {
-  return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Reconcile;
+export function reconcileOf({ state }: Facts): Told {
+  return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Told;
 }
 
 /** `at`: when the newest backup was begun; before any, the first failure. `error`: of the last try. Null: it succeeded. */

@@ -19,7 +19,6 @@ export const events = define({
   about: 'stored events, newest first',
   args: eventFilter,
   access: 'reveal',
-  reads: true,
   // These two search what strangers wrote, and a URL must not hold a phone number.
   byPost: ['sender', 'text'],
   run: async ({ db }, filter) => (await readEvents(db, filter)).map(withTimes),
@@ -47,7 +46,6 @@ export const explain = define({
   args: z.object({ event: z.string().describe('one event: its key, id or cursor'), data: flag }),
   first: ['event'],
   access: 'reveal',
-  reads: true,
   byPost: ['data'],
   async run({ db }, { event: name, data }) {
     const event = await eventNamed(db, name);
@@ -94,7 +92,6 @@ export const quarantine = define({
   args: z.object({ id: z.coerce.number().int().optional(), limit }),
   first: ['id'],
   access: 'reveal',
-  reads: true,
   byPost: ['id'],
   async run({ db }, { id, limit: most }) {
     if (id === undefined) {

@@ -10,7 +10,7 @@ import { readFacts } from './store/facts.ts';
 import type { Disk, Facts, Sample } from './store/shapes.ts';
 import { forget as forgetHandler } from './store/tasks.ts';
 
-export function statusOf(facts: Facts, disk: Disk | null, version: string) {
+export function statusOf(facts: Facts, disk: Disk, version: string) {
   const { handlers, running } = facts;
   const alarms = alarmsOf(facts, disk);
   const due = handlers.flatMap(({ dueSince }) => dueSince ?? []);

@@ -3,8 +3,7 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import { reconcileOf } from '../operations/judge.ts';
 import { statusOf } from '../operations/status.ts';
 import type { Disk, Facts } from '../operations/store/shapes.ts';
-
-const OF_HANDLER = ['waiting', 'done', 'skipped', 'dead', 'failed'] as const;
+import { NAMES } from '../store/counts.ts';
 
 export async function metricsOf(facts: Facts, disk: Disk, version: string): Promise<{ type: string; text: string }> {
   const registry = new Registry();
@@ -28,7 +27,7 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
   counter('recovered_total', 'events first stored by replay', recovered);
   by('refused_total', 'refused requests by cause', 'cause', causes);
   by('tasks', 'tasks by state', 'state', Object.entries(status.tasks));
-  for (const name of OF_HANDLER) {
+  for (const name of NAMES) {
     const rows = facts.handlers.map((one): [string, number] => [one.name, one[name]]);
     by(`handler_${name}`, `${name === 'failed' ? 'failed attempts' : `${name} tasks`} of a handler`, 'handler', rows);
   }

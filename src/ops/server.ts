@@ -57,7 +57,7 @@ export async function startOps({ db, config, log }: OpsOptions): Promise<Server>
   });
   router.get('/api', guard('read'), (ctx) => {
     ctx.body = OPERATIONS.map((operation) => {
-      const { name, about, access, reads = access === 'read', first = [] } = operation;
+      const { name, about, access, reads = access !== 'change', first = [] } = operation;
       return { name, about, access, reads, first, args: argumentsOf(operation) };
     });
   });
@@ -116,7 +116,7 @@ function addOperation(
   context: OperationContext,
   { guard, log }: { guard: (access: Operation['access']) => Guard; log: Logger },
 ): void {
-  const { name, access, reads = access === 'read' } = operation;
+  const { name, access, reads = access !== 'change' } = operation;
   if (reads)
     router.get(`/api/${name}`, guard('read'), async (ctx) => {
       const more = Object.keys(ctx.query).filter((key) => operation.byPost?.includes(key));

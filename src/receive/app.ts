@@ -4,10 +4,11 @@ import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 import { orUndefined } from '../base/errors.ts';
+import type { Config } from '../config.ts';
 import { readDelivery } from '../wire/event.ts';
-import { receivedHeaders } from '../wire/headers.ts';
+import { DELIVERY } from '../wire/headers.ts';
 import { isSigned, readSignatures, readTimestamp } from '../wire/signature.ts';
-import type { BodyReader } from './body.ts';
+import { createBodyReader } from './body.ts';
 import { CAUSES, type Cause } from './causes.ts';
 import type { Commit } from './commit.ts';
 import type { Health } from './health.ts';
@@ -16,13 +17,9 @@ import { closeAfter } from './server.ts';
 const DAY_SECONDS = 86_400;
 
 export interface ReceiveOptions {
-  path: string;
-  prefix: string;
-  bodyLimit: number;
-  toleranceSeconds: number;
+  config: Config;
   /** The webhook's secrets. A function, because a reload changes them. */
   secrets: () => string[];
-  bodies: BodyReader;
   commit: Commit;
   health: Health;
   clock: Clock;
@@ -31,14 +28,14 @@ export interface ReceiveOptions {
 }
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
-  const { path, health, state } = options;
+  const { config, health, state } = options;
   const receive = createRoute(options);
   const app = new Koa();
   // Deliveries do not go through the router: its search costs as much as a signature. The path must match exactly.
   app.use(async (ctx, next) => {
     const asked = pathOf(ctx);
     if (asked === undefined) return refuse(ctx, 'bad_http', health);
-    if (asked !== path) return next();
+    if (asked !== config.WEBHOOK_PATH) return next();
     if (ctx.method === 'POST') return receive(ctx);
     ctx.set('Allow', 'POST');
     return refuse(ctx, 'method', health);
@@ -65,8 +62,12 @@ function pathOf(ctx: Context): string | undefined {
 }
 
 function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
-  const { prefix, bodyLimit, toleranceSeconds, secrets, bodies, commit, health, clock, state } = options;
-  const names = receivedHeaders(prefix);
+  const { config, secrets, commit, health, clock, state } = options;
+  const { BODY_LIMIT_BYTES: bodyLimit, TIMESTAMP_TOLERANCE_SECONDS: toleranceSeconds } = config;
+  const readBody = createBodyReader();
+  // Node keeps the names of headers in lower case.
+  const nameOf = (name: string): string => `${config.WEBHOOK_HEADER_PREFIX}${name}`.toLowerCase();
+  const names = { signature: nameOf(DELIVERY.signature), timestamp: nameOf(DELIVERY.timestamp) };
 
   /** Takes a whole body: verifies it, stores what it holds, and answers. */
   async function take(ctx: Context, bytes: Buffer, timestamp: number, signatures: string[], since: number) {
@@ -95,7 +96,7 @@ function createRoute(options: ReceiveOptions): (ctx: Context) => Promise<void> {
     if (Number(headers['content-length'] ?? 0) > bodyLimit) return refuse(ctx, 'body_limit', health);
     if (state() === 'the store was replaced') return refuse(ctx, 'store', health);
     if (headers.expect !== undefined) ctx.res.writeContinue();
-    const body = await bodies.read(ctx.req, bodyLimit);
+    const body = await readBody(ctx.req, bodyLimit);
     if (typeof body === 'string') return refuse(ctx, body, health);
     await take(ctx, body.bytes, timestamp, signatures, since).finally(body.release);
   };

@@ -1,7 +1,7 @@
 // Reads a body byte for byte, because the signature covers the raw bytes (koa-body would decode and parse them
 // before they are verified). Large bodies share a memory budget: without room, at most 64 KiB are read.
 import type { IncomingMessage } from 'node:http';
-import { BUDGET, createRoom, SMALL } from './room.ts';
+import { createRoom, SMALL } from './room.ts';
 
 /** A large body that makes no progress for this long is refused, because other bodies wait for its room. */
 const STALL_MS = 2_000;
@@ -11,10 +11,8 @@ export type BodyCause = 'body_limit' | 'body_aborted' | 'body_stalled' | 'no_roo
 /** `release` gives the room back: call it when the bytes are no longer used. */
 export type Body = { bytes: Buffer; release: () => void };
 
-export type BodyReader = ReturnType<typeof createBodyReader>;
-
-export function createBodyReader(budget = BUDGET) {
-  const room = createRoom(budget);
+export function createBodyReader() {
+  const takeRoom = createRoom();
 
   /** Resolves to the whole body, or to the cause of its refusal. */
   async function read(request: IncomingMessage, limit: number): Promise<Body | BodyCause> {
@@ -34,7 +32,7 @@ export function createBodyReader(budget = BUDGET) {
     size: number,
     parts: Buffer[],
   ): Promise<Body | BodyCause> {
-    const release = await room.take(Math.min(size, limit));
+    const release = await takeRoom(Math.min(size, limit));
     if (!release) return 'no_room';
     const end = request.destroyed ? 'body_aborted' : await collect(request, limit, parts, STALL_MS);
     if (end === 'end') return { bytes: whole(parts), release };
@@ -42,7 +40,7 @@ export function createBodyReader(budget = BUDGET) {
     return end;
   }
 
-  return { read };
+  return read;
 }
 
 const whole = (parts: Buffer[]): Buffer => (parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts));

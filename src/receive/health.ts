@@ -10,7 +10,7 @@ import type { Commit } from './commit.ts';
 export type Health = ReturnType<typeof createHealth>;
 
 export function createHealth(commit: Commit, clock: Clock, log: Logger) {
-  const throttle = createThrottle(() => clock.monotonic());
+  const throttle = createThrottle(clock);
   /** Failures in a row. -1, at the start: unknown, because the process before this one may have refused deliveries. */
   let failures = -1;
 

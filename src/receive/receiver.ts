@@ -3,7 +3,6 @@ import type { Clock } from '../base/clock.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import { createReceiveApp } from './app.ts';
-import { createBodyReader } from './body.ts';
 import { Commit, type CommitOptions } from './commit.ts';
 import { createHealth } from './health.ts';
 import { createReceiveServer, drainServer } from './server.ts';
@@ -17,7 +16,7 @@ export interface ReceiverOptions extends Omit<CommitOptions, 'onFault'> {
 }
 
 export function createReceiver({ config, log, clock, isReplaced, ...rest }: ReceiverOptions) {
-  const throttle = createThrottle(() => clock.monotonic());
+  const throttle = createThrottle(clock);
   let secrets: string[] = [];
   let draining = false;
   const commit = new Commit({
@@ -35,12 +34,8 @@ export function createReceiver({ config, log, clock, isReplaced, ...rest }: Rece
   }
   useSecrets(config);
   const app = createReceiveApp({
-    path: config.WEBHOOK_PATH,
-    prefix: config.WEBHOOK_HEADER_PREFIX,
-    bodyLimit: config.BODY_LIMIT_BYTES,
-    toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
+    config,
     secrets: () => secrets,
-    bodies: createBodyReader(),
     commit,
     health,
     clock,

@@ -23,7 +23,7 @@ const SWEEP_MS = 50;
 type Handle = (request: IncomingMessage, response: ServerResponse) => unknown;
 
 /** `onUnreadable`: called for each request that is not valid HTTP. */
-export function createReceiveServer(handle: Handle, onUnreadable: () => void = () => {}): Server {
+export function createReceiveServer(handle: Handle, onUnreadable: () => void): Server {
   const server = createServer(LIMITS, (request, response) => void handle(request, response));
   // Node must not send "100 Continue" by itself: the route sends it, once it has checked the headers.
   server.on('checkContinue', handle);

@@ -21,13 +21,15 @@ const STEP_MS = 1_000;
 /** What a person asked for, and when. */
 type Asked = { at: number; from: Cursor | null };
 
-interface Told {
-  state: 'idle' | 'running' | 'backing-off' | 'stopped';
+export interface Told {
+  /** `off`: API_KEY is not set. */
+  state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
   lastAt: number | null;
   reason: string | null;
   recovered: number;
   /** When the newest event happened that replay brought, and no webhook. */
   recoveredAt: number | null;
+  /** New events that replay has brought since a pass last succeeded. */
   fetched: number;
   /** When a person made the newest request that was answered. */
   askedAt: number;

@@ -10,9 +10,9 @@ const BACK = 10_000;
 const SERVICES = `select cast(cursor as text) as v from events
   where cursor is not null and coalesce(id, '') not like 'kit!_%' escape '!' order by events.cursor`;
 
-const valueOf = async <Value>(sql: Sql, text: string, values: Values = {}): Promise<Value | null> =>
-  (await sql.get<{ v: Value | null }>(text, values))?.v ?? null;
-const cursorOf: (sql: Sql, text: string, values?: Values) => Promise<Cursor | null> = valueOf;
+const cursorOf = async (sql: Sql, text: string, values: Values = {}): Promise<Cursor | null> =>
+  (await sql.get<{ v: Cursor | null }>(text, values))?.v ?? null;
+
 export function positionOf(db: Database): Promise<Record<'watermark' | 'lowest' | 'newest', Cursor | null>> {
   return db.read(async (tx) => ({
     watermark: await stateOf(tx, 'watermark'),

@@ -15,7 +15,6 @@ import { Scope } from './stray.ts';
 
 /** A handler with its defaults filled in. */
 export type Loaded = Omit<Required<Handler>, 'on' | 'retry' | 'maxAgeMs' | 'rate' | 'setup'> & {
-  /** The path of its file. */
   file: string;
   on: '*' | Set<string>;
   retry: Required<NonNullable<Handler['retry']>>;

@@ -28,7 +28,7 @@ beginChild(() => suspects);
 const args = JSON.parse(process.argv[2] ?? '') as RunArgs;
 const isLive = args.role === 'live';
 const config = loadConfigOfRun(process.env);
-const log = createLog(args.role === 'live' ? 'run' : args.role, config.LOG_LEVEL);
+const log = createLog(isLive ? 'run' : args.role, config.LOG_LEVEL);
 const scopes = new AsyncLocalStorage<Scope>();
 traceErrors({ scopes, log });
 let beganLast: Loaded | undefined;

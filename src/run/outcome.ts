@@ -7,13 +7,11 @@ import type { Loaded } from './load.ts';
 
 const LONGEST_DELAY_MS = 86_400_000;
 
-type Retry = Loaded['retry'];
-
 /** The number of the attempt, from 1. Deaths spend no attempts, but after the first death the number is one higher. */
 export const attemptOf = ({ attempts, crashes }: Claimed): number => attempts + 1 + (crashes > 0 ? 1 : 0);
 
 /** Milliseconds: exponential, with jitter so that tasks that failed together spread out. `random` is from 0 to 1. */
-export function backoff(attempt: number, { firstMs, maxMs }: Retry, random = Math.random()): number {
+export function backoff(attempt: number, { firstMs, maxMs }: Loaded['retry'], random = Math.random()): number {
   const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 40));
   return Math.round(Math.max(Math.min(firstMs, ceiling) / 2, ceiling * random));
 }

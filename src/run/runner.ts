@@ -41,7 +41,7 @@ export class Runner {
   constructor(options: RunnerOptions) {
     const cache = this.#cache;
     this.#options = options;
-    this.#throttle = createThrottle(() => options.clock.monotonic());
+    this.#throttle = createThrottle(options.clock);
     this.#planner = new Planner({ ...options, cache });
     this.#pool = new Pool({ ...options, throttle: this.#throttle, cache, onFree: () => this.#loop.wake() });
     this.#loop = startLoop(

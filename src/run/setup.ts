@@ -4,14 +4,12 @@ import type { AsyncLocalStorage } from 'node:async_hooks';
 import { hash } from 'node:crypto';
 import type { Handler } from '../kit.ts';
 import { StoreError } from '../store/store.ts';
-import type { Tx, WorkStore } from '../store/work.ts';
+import { LONGEST_STEP_MS, type Tx, type WorkStore } from '../store/work.ts';
 import { faultOf, type Loaded } from './load.ts';
 import { Scope } from './stray.ts';
 
 type Step = Extract<Required<Handler>['setup'], readonly unknown[]>[number];
 
-/** A step that changes a large table may be one statement, which may block the process for this long. */
-const LONGEST_STEP_MS = 600_000;
 /** White space does not count. Stores hold these digests, so this function must never change. */
 export const digestOf = (step: Step): string => hash('sha256', String(step).replaceAll(/\s+/g, ' ').trim());
 

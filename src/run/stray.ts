@@ -64,7 +64,7 @@ class Timeout extends Error {
 
 /** Changes `process` for good: call it once. */
 export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>; log: Logger }): void {
-  const throttle = createThrottle(() => systemClock.monotonic());
+  const throttle = createThrottle(systemClock);
 
   /** Gives the error to its scope. If that is closed or missing, the error is only logged. */
   function give(error: unknown, scope: Scope | undefined): void {

@@ -18,7 +18,6 @@ export interface Ask extends Asked {
 export interface Access {
   baseUrl: string | undefined;
   apiKey: string | undefined;
-  /** Default: the global fetch. */
   fetch?: Fetch | undefined;
 }
 
@@ -73,7 +72,6 @@ function limited(response: Response, ask: Ask): Response {
   return new Response(response.body?.pipeThrough(counting) ?? null, response);
 }
 
-/** Reads an answer that is a JSON object. */
 export async function readObject(answer: Response, ask: Ask): Promise<Plain> {
   const parsed = parseJsonText(await answer.text());
   if (parsed.ok && isObject(parsed.value)) return parsed.value;

@@ -3,8 +3,11 @@ import type { Change } from './sql.ts';
 
 /** The name of each value of `tasks.state`. */
 export const STATES = ['waiting', 'done', 'skipped', 'dead'] as const;
-const NAMES = [...STATES, 'failed'] as const;
+export const NAMES = [...STATES, 'failed'] as const;
 type Changes = Record<(typeof NAMES)[number], number>;
+
+/** The value of `tasks.state` after each outcome. */
+export const STATE = { again: 0, done: 1, skipped: 2, dead: 3 } as const;
 
 export const COUNT = `update handlers set ${NAMES.map((name) => `${name} = ${name} + @${name}`).join()} where id = @id`;
 

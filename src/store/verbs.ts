@@ -6,13 +6,13 @@ import { checkBoot, giveBack, PASS, takeRole } from './boots.ts';
 import { Counts } from './counts.ts';
 import { register } from './handlers.ts';
 import type { Change, Database } from './sql.ts';
-import type { Hold, SqlRow, SqlValue, Tx, Work, WorkStore } from './work.ts';
+import { LONGEST_STEP_MS, type Hold, type SqlRow, type SqlValue, type Tx, type Work, type WorkStore } from './work.ts';
 
 /**
  * A transaction of the user may last only this long, because it holds up others: on SQLite every delivery. On PostgreSQL,
  * a step of `setup` that changes a large table holds up no delivery.
  */
-const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: 600_000 };
+const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: LONGEST_STEP_MS };
 /** The most names that the notes of one task may have. */
 const NOTES = 32;
 

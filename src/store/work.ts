@@ -140,6 +140,9 @@ export type Work = (tx: Tx) => unknown;
 export type SqlRow = Record<string, SqlValue>;
 export type SqlValue = null | number | bigint | string | Uint8Array;
 
+/** A step of `setup` that changes a large table may be one statement, which may take this long. */
+export const LONGEST_STEP_MS = 600_000;
+
 export interface HandlerFile {
   name: string;
   file: string;

@@ -21,9 +21,7 @@ const [AGAIN_MS, TRIES] = [100, 30];
 export interface SandboxOptions {
   /** A folder without a .env. */
   cwd: string;
-  /** The store's file. */
   store: string;
-  /** The OPS_TOKEN. */
   token?: string;
   onLine: (line: string) => void;
   /** Called when the kit has ended without a call of `stop`. */

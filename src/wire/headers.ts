@@ -15,9 +15,3 @@ export const DEFAULT_PREFIX = 'X-Svc-';
 export const REQUEST_ID = 'x-request-id';
 /** The event stream continues after the cursor in this header. */
 export const LAST_EVENT_ID = 'last-event-id';
-
-/** The header names of a delivery in lower case, as Node keeps them. */
-export function receivedHeaders(prefix: string): Record<keyof typeof DELIVERY, string> {
-  const names = Object.entries(DELIVERY).map(([key, name]) => [key, `${prefix}${name}`.toLowerCase()]);
-  return Object.fromEntries(names) as ReturnType<typeof receivedHeaders>;
-}

@@ -12,7 +12,7 @@ const ARRIVAL = [{ name: 'h', order: 'arrival' as const }];
 test('kits that start together make one schema, and a newer one is refused', async () => {
   const world = await createPostgresWorld([]);
   await world.exec(`drop schema ${world.store.db.schema} cascade`);
-  const stores = await Promise.all([1, 2, 3].map((n) => openPostgres(world.url, { instance: `${n}`, connections: 1 })));
+  const stores = await Promise.all([1, 2, 3].map((n) => openPostgres(world.url, { instance: `${n}`, max: 1 })));
   expect(await Promise.all(stores.map(({ db }) => db.get('select count(*) as n from state')))).toEqual(
     stores.map(() => ({ n: 3 })),
   );

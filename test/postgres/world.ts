@@ -40,7 +40,7 @@ export class PostgresWorld extends AnyWorld {
   }
 
   async open(instance = 'first'): Promise<this> {
-    this.#store = await openPostgres(this.url, { instance, clock: this.clock, connections: 4 });
+    this.#store = await openPostgres(this.url, { instance, clock: this.clock, max: 4 });
     return this;
   }
 

@@ -1,6 +1,7 @@
 // What people change in tasks. Every change of a waiting task must touch its lane.
 import type { Change } from '../../store/sql.ts';
 import { Counts, STATES } from '../../store/counts.ts';
+import { HIGHEST } from '../../store/lanes.ts';
 import type { PeopleStore } from './open.ts';
 import { HOLD } from './reruns.ts';
 import type { Rerun, TaskFilter } from './shapes.ts';
@@ -103,7 +104,7 @@ export function retry(db: PeopleStore, name: string, event: number): Promise<boo
 export async function rerun(db: PeopleStore, { from, to, filter, ...rest }: Rerun): Promise<number | null> {
   // Events without a cursor come first, as -1. A range begins after every event with the cursor just below `from`.
   const [after, afterSeq] = from === null ? ['-1', 0] : [String(BigInt(from) - 1n), Number.MAX_SAFE_INTEGER];
-  const until = to ?? '9223372036854775807';
+  const until = to ?? HIGHEST;
   const row = { ...rest, filter: JSON.stringify(filter), after, afterSeq, until, now: db.clock.now() };
   return db.write(async (tx) => (await tx.get<{ id: number }>(RERUN, row))?.id ?? null);
 }

@@ -4,7 +4,7 @@ import { Pool, type PoolClient, type QueryConfig, type QueryResult } from 'pg';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Change, Database, Values } from '../sql.ts';
 import { StoreError } from '../store.ts';
-import type { SqlRow, SqlValue } from '../work.ts';
+import { LONGEST_STEP_MS, type SqlRow, type SqlValue } from '../work.ts';
 import { faultOf, isRepeatable, ofUser } from './fault.ts';
 import { lockLanes, touch } from './lanes.ts';
 import { bound, numbered, types } from './values.ts';
@@ -20,8 +20,6 @@ const POOL = {
   statement_timeout: 6_000,
   query_timeout: 7_000,
 };
-/** A step of `setup` may change a large table. */
-const SETUP_MS = 600_000;
 /**
  * Every commit is on disk. Rows are found by an index: plans are made while a store is small, and one that reads a whole
  * table would become slower with each event.
@@ -182,7 +180,7 @@ export class Connections implements Database {
       query,
       lock: async (what) => {
         const patience = what === 'setup' ? 'set local lock_timeout = 0; set local statement_timeout = 0; ' : '';
-        if (patience) limitMs = SETUP_MS;
+        if (patience) limitMs = LONGEST_STEP_MS;
         if (typeof what !== 'string') await lockLanes(tx, [...what]);
         else await query({ text: `${patience}${this.lock(what)}`, query_timeout: limitMs });
       },

@@ -1,7 +1,6 @@
 // The one door, as in ../sqlite/ingest.ts. Whoever writes events holds the lock `ingest` until the commit, so that
 // events become visible in the order of their numbers: a position misses none. Rows are read and written in batches.
 import { hash } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Arrival, Unreadable } from '../../wire/event.ts';
 import { add, doesProve, orAlone } from '../identity.ts';
@@ -29,7 +28,8 @@ const SET_ASIDE = `insert into quarantine (reason, digest, received_at, origin, 
     (select seq from events where cursor = cast(@ofCursor as bigint) or id = @ofId limit 1), @body)
   on conflict (reason, digest) do update set copies = quarantine.copies + @copies returning xmax = 0 as "isNew"`;
 
-export function createIngest(db: Connections, clock: Clock): IngestStore {
+export function createIngest(db: Connections): IngestStore {
+  const { clock } = db;
   const accept: IngestStore['accept'] = ({ readings, counts = {}, state = {}, proves }) =>
     db.write(async (tx) => {
       const events = readings.flatMap((one) => ('event' in one ? one.event : []));

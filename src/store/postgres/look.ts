@@ -1,4 +1,5 @@
 // What a turn needs to know, as one snapshot.
+import { NEVER } from '../lanes.ts';
 import { eventsOf, PAGE, seqsOf } from '../rows.ts';
 import { stateOf, type Sql } from '../sql.ts';
 import type { HandlerRow, Look } from '../work.ts';
@@ -6,7 +7,7 @@ import type { HandlerRow, Look } from '../work.ts';
 /** `behindAt`: when the first event after the position was received. Later events were received later. */
 export const HANDLERS = `select h.id, h.name, h.position, h.paused,
     (select received_at from events where seq > h.position order by seq limit 1) as "behindAt",
-    exists (select 1 from tasks t where t.handler = h.id and t.state = 0 and t.due_at = 9000000000000000) as held
+    exists (select 1 from tasks t where t.handler = h.id and t.state = 0 and t.due_at = ${NEVER}) as held
   from handlers h where h.state = 'loaded' order by h.id`;
 export type Row = Omit<HandlerRow, 'paused'> & { paused: 0 | 1; behindAt: number | null; held: 0 | 1 };
 const NEWEST = 'select coalesce(max(seq), 0) as seq from events';

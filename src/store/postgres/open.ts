@@ -1,6 +1,6 @@
 // The store on PostgreSQL. Any number of kits may share it. Whoever opens it first creates its tables.
 import { readFileSync } from 'node:fs';
-import { systemClock, type Clock } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
 import { eventsOf } from '../rows.ts';
 import { createVerbs } from '../verbs.ts';
 import { stateOf } from '../sql.ts';
@@ -12,26 +12,25 @@ import { createTurns } from './turn.ts';
 /** The value `schema` in the table `state` of a store that this kit has made. */
 const SCHEMA = 1;
 
-/** `instance`: the kit that this process belongs to. No two kits on one store have the same. */
-type Options = { instance?: string; clock?: Clock; connections?: number };
+type Options = { instance?: string; clock?: Clock; max?: number };
 
 export type PostgresStore = Store & { db: Connections };
 
 /** Throws StoreError, with a message for people. */
 export async function openPostgres(url: string, options: Options = {}): Promise<PostgresStore> {
-  const { instance = 'kit', clock = systemClock, connections: max = 20 } = options;
-  const db = new Connections(url, { max, clock });
+  const { instance = 'kit' } = options;
+  const db = new Connections(url, options);
   const laneKey = await create(db).catch(async (error: unknown) => {
     await db.close();
     throw error;
   });
   const work: Store['work'] = {
-    ...createVerbs(db, clock, instance),
-    ...createTurns(db, clock, instance, laneKey),
+    ...createVerbs(db, db.clock, instance),
+    ...createTurns(db, instance, laneKey),
     events: (seqs) => eventsOf(db, seqs),
     read: (text, values) => db.read(async (tx) => (await tx.user(text, values)).rows),
   };
-  return { db, ingest: createIngest(db, clock), work, close: () => void db.close().catch(() => {}) };
+  return { db, ingest: createIngest(db), work, close: () => void db.close().catch(() => {}) };
 }
 
 /** Makes missing tables: those of SQLite, with PostgreSQL's types. Resolves with the key that hides lanes' names. */
@@ -75,7 +74,7 @@ async function createTables(tx: Tx, schema: string): Promise<void> {
 
 /** What the main process takes. There is no file that could be replaced, and lost connections are opened again. */
 export async function takePostgres(url: string) {
-  const { db, ...store } = await openPostgres(url, { connections: 3 });
+  const { db, ...store } = await openPostgres(url, { max: 3 });
   const newest = 'select coalesce(max(seq), 0) as seq from events';
   const none = (): void => {};
   return {

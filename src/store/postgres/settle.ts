@@ -1,13 +1,11 @@
 // First step of a turn: writes how attempts ended. A task that has ended never waits again by itself. A lane that is free
 // again is due when its head is.
-import type { Counts } from '../counts.ts';
+import { STATE, type Counts } from '../counts.ts';
 import { ownLane } from '../lanes.ts';
 import type { Claim, Ended, Outcome } from '../work.ts';
 import type { Tx } from './connection.ts';
 import { lockLanes, pass, PLACE, TASKS, touchLocked } from './lanes.ts';
 import { idsOf, rows } from './rows.ts';
-
-const STATE = { again: 0, done: 1, skipped: 2, dead: 3 };
 
 const CHANGES = rows({ bigint: 'event handler lane state dueAt spent own aside', text: 'error' });
 /** The `+ 0` keeps PostgreSQL from using the index of waiting tasks, of which there may be a million. */

@@ -1,17 +1,18 @@
 // Signs of life, once a second. A process that gives them regularly judges those that do not.
-import type { Clock } from '../../base/clock.ts';
 import { judge, WEIGHT } from '../boots.ts';
 import { missLost } from '../handlers.ts';
+import { LONGEST_STEP_MS } from '../work.ts';
 import type { Connections } from './connection.ts';
 import { IDS, idsOf } from './rows.ts';
 
 /** A boot without a sign for `lost` is judged. One in its set-up has no handlers yet, and may take longer. */
-const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000, setup: 600_000 };
+const SIGN_MS = { apart: 1_000, gap: 3_000, lost: 10_000, setup: LONGEST_STEP_MS };
 const STALE = `seen_at < now_ms() - case when role = 'live' and handlers = '[]' then ${SIGN_MS.setup} else ${SIGN_MS.lost} end`;
 const SIGN = `with mine as (update boots set seen_at = now_ms() where id = @boot)
   select id from boots where id <> @boot and ${STALE}`;
 
-export function createSigns(db: Connections, clock: Clock) {
+export function createSigns(db: Connections) {
+  const { clock } = db;
   let signedAt = -Infinity;
   /** Since when this process has given signs regularly. After an outage of the server, all signs are old. */
   let since = -Infinity;

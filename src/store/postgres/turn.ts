@@ -1,5 +1,4 @@
 // A turn of `run`: settle, fan out and claim, each a transaction. They work on what `look` has read before.
-import type { Clock } from '../../base/clock.ts';
 import { checkBoot, giveBack } from '../boots.ts';
 import { Counts } from '../counts.ts';
 import { dueAt } from '../lanes.ts';
@@ -11,13 +10,9 @@ import { look } from './look.ts';
 import { settle } from './settle.ts';
 import { createSigns } from './signs.ts';
 
-export function createTurns(
-  db: Connections,
-  clock: Clock,
-  instance: string,
-  laneKey: string,
-): Pick<WorkStore, 'look' | 'turn'> {
-  const sign = createSigns(db, clock);
+export function createTurns(db: Connections, instance: string, laneKey: string): Pick<WorkStore, 'look' | 'turn'> {
+  const { clock } = db;
+  const sign = createSigns(db);
   const write = <R>({ boot }: Turn, work: (tx: Tx, counts: Counts, now: number) => Promise<R>): Promise<R> =>
     db.write(async (tx) => {
       const counts = new Counts();

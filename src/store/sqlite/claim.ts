@@ -1,6 +1,6 @@
 // Third step of a turn: claims due lanes, oldest first. A claim takes the lane's due tasks, from the head on. It is written
 // to the lane, not to the tasks.
-import { chainsOf, NEVER, type Chains, type Head } from '../lanes.ts';
+import { chainsOf, HIGHEST, NEVER, type Chains, type Head } from '../lanes.ts';
 import type { Claim, HandlerRow, Room, Turn, TurnResult } from '../work.ts';
 import type { Db } from './database.ts';
 import type { Tasks } from './lanes.ts';
@@ -20,7 +20,7 @@ const statements = (db: Db) => ({
       order by due_at limit +@lanes) l
     cross join tasks t on t.lane = l.id and t.state = 0 and t.cursor <= coalesce(
       (select cursor from tasks where lane = l.id and state = 0 order by cursor limit 1 offset @chain - 1),
-      9223372036854775807)`)
+      ${HIGHEST})`)
     .raw(),
   claim: db.sql(`update lanes set due_at = null, boot = ?, claim = ?, claimed_to = cast(? as integer)
     where id = ?`),
@@ -72,7 +72,6 @@ export function createClaiming(db: Db, tasks: Tasks) {
       }
       return result;
     },
-    /** Claims at most one task, one whose process died. */
     suspect({ boot, claim: first, rooms }: Turn, now: number): Claimed {
       const claims: Claim[] = [];
       const open = loaded().flatMap(({ id, paused }) => (paused ? [] : id));

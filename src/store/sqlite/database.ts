@@ -19,13 +19,12 @@ export type DatabaseOptions = { busyMs?: number; readonly?: boolean };
 
 export class Db {
   readonly raw: Database.Database;
-  readonly #options: DatabaseOptions;
+  readonly #busyMs: number;
   #log: number | undefined;
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(file: string, options: DatabaseOptions) {
-    const { readonly = false } = options;
-    this.#options = options;
+  constructor(file: string, { busyMs = Infinity, readonly = false }: DatabaseOptions) {
+    this.#busyMs = busyMs;
     this.raw = guarded(() => new Database(file, { timeout: OPENING_MS, readonly, fileMustExist: readonly }));
     if (!readonly) guarded(() => this.raw.pragma('journal_mode = wal'));
     // With this, SQLite syncs the WAL only before a checkpoint. `write` syncs it itself.
@@ -102,15 +101,14 @@ export class Db {
   }
 
   async #begin(): Promise<void> {
-    const { busyMs = Infinity } = this.#options;
-    const since = performance.now();
+    const until = performance.now() + this.#busyMs;
     for (let pause = PAUSE_MS.first; ; pause = Math.min(pause * 1.5, PAUSE_MS.most)) {
       try {
         this.raw.exec('begin immediate');
         return;
       } catch (error) {
         const fault = faultOf(error);
-        if (!(fault instanceof StoreError) || fault.code !== 'busy' || performance.now() - since > busyMs) throw fault;
+        if (!(fault instanceof StoreError) || fault.code !== 'busy' || performance.now() > until) throw fault;
       }
       await sleep(pause);
     }

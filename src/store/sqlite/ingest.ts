@@ -78,5 +78,4 @@ export function createIngest(db: Db, clock: Clock): IngestStore {
   return { accept: orAlone(accept) };
 }
 
-/** What the readings of one call share: the time of storing, the floor, and what is counted. */
 type Batch = { now: number; floor: Cursor | null; counts: Counts };

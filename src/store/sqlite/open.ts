@@ -19,10 +19,8 @@ export const SCHEMA = 1;
 /** Milliseconds until a write throws `busy`. `receive` then tries again, and limits how long deliveries wait. */
 const BUSY_MS = 100;
 
-export type SqliteOptions = DatabaseOptions & { clock?: Clock };
-
 /** Opens a store, and creates it if there is none. */
-export function openSqlite(file: string, options: SqliteOptions = {}): Store & { db: Db } {
+export function openSqlite(file: string, options: DatabaseOptions & { clock?: Clock } = {}): Store & { db: Db } {
   const { clock = systemClock } = options;
   const db = new Db(file, options);
   create(db);
@@ -47,20 +45,21 @@ function create(db: Db): void {
   db.raw.exec(`begin immediate; ${schema}; pragma user_version = ${SCHEMA}; commit`);
 }
 
-type Batch = Parameters<Store['ingest']['accept']>[0];
 export type Taken = ReturnType<typeof takeStore>;
 
 /** Throws StoreError, with a message for people. */
-export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_MS }) {
+export function takeStore(file: string) {
   if (!existsSync(file) && existsSync(`${file}-wal`) && statSync(`${file}-wal`).size > 0)
     throw new StoreError('damaged', `${file} is missing, but ${file}-wal is there: put the file back`);
   if (existsSync(`${file}-restoring`))
     throw new StoreError('damaged', `a restore of ${file} was interrupted: run npx kit restore again`);
   const lock = lockBeside(file);
-  let current = openSqlite(file, options);
+  const open = () => openSqlite(file, { busyMs: BUSY_MS });
+  let current = open();
+  const ingest: Store['ingest'] = { accept: (batch) => current.ingest.accept(batch) };
   const { ino, dev } = statSync(file);
   return {
-    store: { ingest: { accept: (batch: Batch) => current.ingest.accept(batch) } },
+    store: { ingest },
     /** The `seq` of the newest event. */
     newest: async () => current.db.value<number>('select coalesce(max(seq), 0) from events').get() ?? 0,
     /** Whether the file is still the one that was opened. */
@@ -73,7 +72,7 @@ export function takeStore(file: string, options: SqliteOptions = { busyMs: BUSY_
     /** Opens the file anew after a disk fault, because the connection may hold pages that were never written. */
     reopen(): void {
       const before = current;
-      const fresh = orUndefined(() => openSqlite(file, options));
+      const fresh = orUndefined(open);
       if (!fresh) return;
       current = fresh;
       // Closed last: otherwise a new file in the place of ours could get the same inode, and `check` would take it for ours.

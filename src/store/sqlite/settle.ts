@@ -1,13 +1,12 @@
 // First step of a turn: writes how attempts ended. A task that has ended never waits again by itself. A lane that is free
 // again is due when its head is.
-import type { Counts } from '../counts.ts';
+import { STATE, type Counts } from '../counts.ts';
 import { ownLane } from '../lanes.ts';
 import type { Claim, Ended, Hold, Outcome } from '../work.ts';
 import type { Db } from './database.ts';
 import { HEAD, type Lanes } from './lanes.ts';
 
-const STATE = { done: 1, skipped: 2, dead: 3 } as const;
-type Over = Outcome & { as: keyof typeof STATE };
+type Over = Outcome & { as: 'done' | 'skipped' | 'dead' };
 type Again = Outcome & { as: 'again' };
 
 const PASSED = 'max(done_cursor, coalesce((select cursor from tasks where event = ? and handler = ?), -1))';

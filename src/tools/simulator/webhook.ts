@@ -10,7 +10,6 @@ import type { SimulatedEvent } from './history.ts';
 export type Answer = number | 'no answer';
 
 export interface WebhookOptions {
-  /** The receiver's URL. */
   url: string;
   secret: string;
   clock: Clock;
@@ -76,10 +75,10 @@ export function createWebhook(options: WebhookOptions) {
       inARow = 0;
       enabled = new AbortController();
     },
-    /** Returns the new secret. With `grace`, deliveries are signed with the old one, too. */
-    rotate({ grace = true } = {}): string {
+    /** Returns the new secret. Deliveries are signed with the old one, too. */
+    rotate(): string {
       const secret = newSecret();
-      secrets = [secret, ...(grace ? secrets.slice(0, 1) : [])];
+      secrets = [secret, ...secrets.slice(0, 1)];
       return secret;
     },
   };

@@ -16,6 +16,7 @@ import { checkHandler, type Loaded } from '../../run/load.ts';
 import { Pool, type PoolOptions } from '../../run/pool.ts';
 import { setUp } from '../../run/setup.ts';
 import { createService } from '../../service/service.ts';
+import { HIGHEST } from '../../store/lanes.ts';
 import { openSqlite } from '../../store/sqlite/open.ts';
 import { statementOf } from '../../store/sqlite/change.ts';
 import type { Cursor } from '../../wire/cursor.ts';
@@ -86,7 +87,7 @@ export async function deliver<Type extends string>(
     clock.at = Math.max(clock.at, next);
   }
   // Strict tasks wait for replay. This says that replay has shown everything.
-  await store.ingest.accept({ readings: [], proves: { from: null, to: '9223372036854775807' as Cursor } });
+  await store.ingest.accept({ readings: [], proves: { from: null, to: HIGHEST } });
   await play();
   // Closes the gaps that a handler has filled.
   await untoldGaps(people, clock.at);

@@ -9,7 +9,6 @@ export type Answer = Record<string, unknown> | Response | Error;
 /** Answers by the call's name. A function may choose the answer, or carry the call out and then return an error. */
 export type Answers = Record<string, Answer | ((request: Call['request'], call: Call) => Answer | Promise<Answer>)>;
 
-/** `fetch` replaces the network. */
 export type Recorder = { calls: Call[]; fetch: Fetch };
 
 /** An answer that kills the process after the service has received the call. Works only in `deliver`. */
