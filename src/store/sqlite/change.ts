@@ -13,7 +13,7 @@ export function databaseOf(db: Db, reading: Db = db): Database {
   const inside = sqlOf(db);
   const change: Change = {
     ...inside,
-    last: inside.run,
+    last: (...args) => inside.run(...args),
     // One transaction writes at a time.
     lock: async () => {},
     touch: async (list) => new Set(list).forEach((lane) => lanes.touch(lane)),
