@@ -46,7 +46,8 @@ function helpOf(operation: Operation): string {
     const shape = operation.first?.includes(name) ? `[${name}]` : `${optionOf(name)}${value}`;
     return `  ${shape.padEnd(18)} ${about}`.trimEnd();
   });
-  return [`npx kit ${operation.name}: ${operation.about}`, ...options, '  --json'].join('\n');
+  const json = '  --json             the result as JSON';
+  return [`npx kit ${operation.name}: ${operation.about}`, ...options, json].join('\n');
 }
 
 function read(operation: Operation, given: string[]): { args: Record<string, unknown>; json: boolean } {

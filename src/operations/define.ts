@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { iso, type Clock } from '../base/clock.ts';
 import type { Config } from '../config.ts';
+import { count } from './judge.ts';
 import type { PeopleStore } from './store/open.ts';
 import type { Disk } from './store/shapes.ts';
 
@@ -105,9 +106,14 @@ export function checked({ args, name }: Operation, given: Record<string, unknown
   throw new Refused(faults.join('; '));
 }
 
+const TYPES: Record<string, string> = { int: 'a whole number', array: 'an array' };
+
 /** The words for a fault. Undefined: zod's own words. */
 function wordsOf({ code, input, ...issue }: z.core.$ZodRawIssue): string | undefined {
-  if (code === 'invalid_type') return input === undefined ? 'is required' : `is no ${String(issue['expected'])}`;
+  const type = String(issue['expected']);
+  if (code === 'invalid_type') return input === undefined ? 'is required' : `must be ${TYPES[type] ?? `a ${type}`}`;
+  if (code === 'too_small' && issue['origin'] === 'string')
+    return `must be at least ${count(Number(issue['minimum']), 'character')} long`;
   if (code === 'too_small') return `must be at least ${String(issue['minimum'])}`;
   if (code === 'too_big') return `must be at most ${String(issue['maximum'])}`;
   return code === 'invalid_value' ? `must be one of ${(issue['values'] as string[]).join(', ')}` : undefined;

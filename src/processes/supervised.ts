@@ -52,7 +52,7 @@ export class Supervised {
 
   start(): void {
     if (this.isRunning() || this.#stopping) return;
-    const { entry, node, args, env } = this.#options;
+    const { role, entry, node, args, env, log } = this.#options;
     const since = performance.now();
     const file = fileURLToPath(new URL(`../${entry}`, import.meta.url));
     const child = fork(file, args(this.#restart), {
@@ -65,7 +65,7 @@ export class Supervised {
     this.#limit = STARTING_TICKS;
     this.#beganLast = undefined;
     child.on('message', (report: Report) => this.#hear(report));
-    child.on('error', (error) => this.#options.log.error({ why: error.message }, 'a process cannot be started'));
+    child.on('error', ({ message: why }) => log.error({ role, why }, `${role} cannot be started`));
     this.#exited = new Promise((resolve) =>
       child.once('close', (code, signal) => {
         this.#child = undefined;

@@ -1,10 +1,10 @@
 // Finds the handlers that want an event, and the lanes of their tasks. The user's functions are called before a turn,
 // outside of every transaction. If a lane function throws or hangs, only the task of this event becomes a dead letter.
-import { describe } from '../base/errors.ts';
 import type { FanOut, Look, NewTask, StoredEvent } from '../store/work.ts';
 import { laneOf } from './event.ts';
 import { within } from './limited.ts';
 import { wants, type Loaded } from './load.ts';
+import { textOf } from './outcome.ts';
 import type { PoolOptions } from './pool.ts';
 import { Scope } from './stray.ts';
 
@@ -83,8 +83,7 @@ export class Planner {
     try {
       return { handler: id, event: seq, cursor, receivedAt, lane: laneOf(handler, this.#options.cache.read(event)) };
     } catch (error) {
-      const { name, message, at } = describe(error, handler.file);
-      return { ...this.#hung(id, event), dead: `its lane function failed: ${name}: ${message} (${at})` };
+      return { ...this.#hung(id, event), dead: `its lane function failed: ${textOf(error, handler.file)}` };
     }
   }
 

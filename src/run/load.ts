@@ -82,7 +82,7 @@ export async function loadHandlers(folder: string, options: LoadOptions) {
   const paths = filesIn(folder).map((name) => join(folder, name));
   for (const file of paths) {
     try {
-      if (without[file] !== undefined) throw new Error(`${without[file]}: correct it, and restart the kit`);
+      if (without[file] !== undefined) throw new Error(without[file]);
       if (typesFault !== undefined) throw typesFault;
       await onFile?.(file);
       const handler = { ...checkHandler(await importAlone(file, scopes), nameOf(file), replay), file };

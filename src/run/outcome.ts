@@ -55,7 +55,7 @@ export function afterThrow(error: unknown, { task, handler, now, draining }: Thr
 }
 
 /** The error for people: its name, its message and the handler's line. */
-function textOf(error: unknown, file: string): string {
+export function textOf(error: unknown, file: string): string {
   const { name, message, at } = describe(error, file);
   return `${name}: ${message}${behind(at)}`;
 }

@@ -122,7 +122,7 @@ export const copy = define({
   args: z.object({
     url: z
       .string()
-      .regex(/^postgres(ql)?:\/\//)
+      .regex(/^postgres(ql)?:\/\//, 'must be postgres://…?schema=<name>')
       .refine((text) => URL.canParse(text), 'is no address'),
     stop: flag.describe('gives up a copy that was begun'),
   }),

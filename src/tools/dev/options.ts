@@ -10,6 +10,7 @@ const USAGE = `npm run dev -- [--live] [--traffic] [--chaos] [--store <file>] [-
   --traffic  sends an event each second
   --chaos    three of ten events of the traffic are lost, doubled, shuffled or late. The page can also switch both
   --store    the store's file; default: data/dev.db, or data/dev-live.db with --live
+  --no-open  leaves the browser closed
   --inspect  for breakpoints in handlers: attach a debugger to this port; default: 9229. Attempts then have no timeout`;
 
 export function readOptions() {

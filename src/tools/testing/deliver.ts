@@ -96,7 +96,7 @@ export async function deliver<Type extends string>(
     const attempts = spent + Number(crashes > 0);
     return { key, state, attempts, late: aside || late.has(event), error };
   });
-  for (const line of log) if (/^failed after ctx/.test(String(line['msg']))) console.error('deliver:', line);
+  for (const line of log) if (/ failed after ctx/.test(String(line['msg']))) console.error('deliver:', line);
   // `onTestFailed` throws outside of a test.
   const tell = (): void => console.error('deliver: the tasks of a handler on', definition.on, 'were', tasks);
   await import('vitest').then(({ onTestFailed }) => onTestFailed(tell)).catch(() => {});
