@@ -1,5 +1,5 @@
 // What the facts mean, and the headline. Pure functions, so that the page, the API, the commands and metrics agree.
-import type { Told } from '../reconcile/reconciler.ts';
+import type { Reconcile } from '../reconcile/reconciler.ts';
 import type { Alarm, Facts, HandlerFacts } from './store/shapes.ts';
 
 export interface Headline {
@@ -27,8 +27,8 @@ export function processesOf({ state, at }: Facts): Processes {
   return kit && at - kit.at <= DOWN_MS ? kit.processes : DOWN;
 }
 
-export function reconcileOf({ state }: Facts): Told {
-  return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Told;
+export function reconcileOf({ state }: Facts): Reconcile {
+  return (state['reconcile'] ?? { state: 'off', lastAt: null, reason: null, recovered: 0 }) as Reconcile;
 }
 
 /** `at`: when the newest backup was begun; before any, the first failure. `error`: of the last try. Null: it succeeded. */

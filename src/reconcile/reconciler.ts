@@ -21,7 +21,7 @@ const STEP_MS = 1_000;
 /** What a person asked for, and when. */
 type Asked = { at: number; from: Cursor | null };
 
-export interface Told {
+export interface Reconcile {
   /** `off`: API_KEY is not set. */
   state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
   lastAt: number | null;
@@ -43,7 +43,7 @@ export class Reconciler {
   readonly #stream: Loop | undefined;
   readonly #abort = new AbortController();
   readonly #loop = startLoop(() => this.#step(), recover);
-  #told: Told = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
+  #told: Reconcile = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
   #isBegun = false;
   #isWanted = false;
   /** When the next pass is due, in monotonic milliseconds. */
@@ -96,7 +96,7 @@ export class Reconciler {
   }
 
   async #begin(): Promise<void> {
-    const before = await stateOf<Told>(this.#pass.db, 'reconcile');
+    const before = await stateOf<Reconcile>(this.#pass.db, 'reconcile');
     this.#told = { ...this.#told, ...before, state: 'idle', reason: null, fetched: 0 };
     this.#isBegun = true;
     await this.#tell({});
@@ -143,7 +143,7 @@ export class Reconciler {
     if (fetched > 0) await this.#tell({ state: 'running' });
   }
 
-  async #tell(change: Partial<Told>): Promise<void> {
+  async #tell(change: Partial<Reconcile>): Promise<void> {
     this.#told = { ...this.#told, ...change };
     await this.#pass.db.write((tx) => tx.set('reconcile', this.#told));
   }
