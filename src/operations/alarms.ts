@@ -111,7 +111,7 @@ function ofHandler(handler: HandlerFacts, facts: Facts): Told[] {
     return [alarm('handler_broken', 'critical', words, null, name)];
   }
   if (state === 'missing') {
-    const words = `${name} has no file any more, and pruning waits for it. Put the file back, or delete the handler`;
+    const words = `No running kit has a file for ${name}, and pruning waits for it. Put the file back, or delete the handler`;
     return [alarm('handler_broken', 'warning', words, does('handlers', { forget: name }), name)];
   }
   const isYoung = failing !== null && at - failing.since < LATE_MS.waiting;

@@ -43,7 +43,15 @@ export class Reconciler {
   readonly #stream: Loop | undefined;
   readonly #abort = new AbortController();
   readonly #loop = startLoop(() => this.#step(), recover);
-  #told: Reconcile = { state: 'idle', lastAt: null, reason: null, recovered: 0, recoveredAt: null, fetched: 0, askedAt: 0 };
+  #told: Reconcile = {
+    state: 'idle',
+    lastAt: null,
+    reason: null,
+    recovered: 0,
+    recoveredAt: null,
+    fetched: 0,
+    askedAt: 0,
+  };
   #isBegun = false;
   #isWanted = false;
   /** When the next pass is due, in monotonic milliseconds. */

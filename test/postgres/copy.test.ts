@@ -90,12 +90,32 @@ test('what changes while the kit runs is copied again', async () => {
   expect(await old.all("select name from sqlite_schema where name like 'copying%'")).toEqual([]);
 });
 
+test('a copy that goes on after others were begun misses no change', async () => {
+  const { old, fresh, go, running } = await start();
+  await old.accept({ id: 'one', cursor: 1, session: 's' });
+  old.now += WINDOW;
+  const claims = await old.settle();
+  await running(async () => {
+    await go();
+    const other = new URL(fresh.url);
+    other.searchParams.set('schema', 'test_given_up');
+    await go({ url: other.href });
+    await go({ url: other.href, stop: true });
+    await old.settle(claims.map((one) => over(one)));
+    await go({ url: other.href });
+    await go({ url: other.href, stop: true });
+  });
+  await expect(go()).resolves.toMatchObject({ isOver: true });
+  expect(await fresh.all(`select state from "${fresh.store.db.schema}".tasks`)).toEqual([{ state: 1 }]);
+});
+
 test('a copy that was begun is given up, and begun again', async () => {
   const { old, go, running } = await start();
   await old.accept({ id: 'one', cursor: 1 });
   await running(async () => {
     await go();
     await go({ stop: true });
+    await expect(go({ stop: true })).rejects.toThrow('no copy was begun');
     await old.accept({ id: 'two', cursor: 2 });
     await expect(go()).resolves.toMatchObject({ isOver: false });
   });

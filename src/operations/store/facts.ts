@@ -5,10 +5,8 @@ import type { Cursor } from '../../wire/cursor.ts';
 import type { PeopleStore } from './open.ts';
 import type { Facts, HandlerFacts } from './shapes.ts';
 
-/** At most this many events that a handler has not taken up are counted. */
+/** At most this many are counted: events that a handler has not taken up; failing tasks, whose lanes are counted. */
 const COUNTED = 1_000;
-/** Lanes are counted among at most this many failing tasks. */
-const FAILING = 1_000;
 /** Recent tasks: ended within this time, and at most this many events before or after the newest dead letter. */
 const RECENT = { events: 1_000, ms: 3_600_000 };
 
@@ -19,7 +17,7 @@ const HANDLERS = `select id, name, file, state, fault, position, paused, waiting
   from handlers order by name`;
 const FAILING_LANES = `select count(distinct case when lane >= 0 then lane end) as lanes, min(failed_at) as since
   from (select lane, failed_at from tasks where handler = @id and state = 0 and failed_at is not null
-    order by failed_at limit ${FAILING}) failing`;
+    order by failed_at limit ${COUNTED}) failing`;
 const NEWEST_DEAD = 'select event, error from tasks where handler = @id and state = 3 order by cursor desc limit 1';
 const NEWEST_FAILING = `select error from tasks where handler = @id and state = 0 and failed_at is not null
   order by failed_at desc limit 1`;
@@ -35,6 +33,9 @@ const SUSPECTS = `select (select count(*) from lanes where handler = @id and sus
   + (select count(*) from lanes where handler = @id and suspect = 1 and boot is not null) as n`;
 const HELD = `select e.received_at as at from tasks t join events e on e.seq = t.event
   where t.handler = @id and t.state = 0 and t.due_at = ${NEVER} order by t.cursor limit 1`;
+/** Those that gave a sign of life in the last ten seconds in which one did. */
+const INSTANCES = `select count(distinct instance) as v from boots
+  where role = 'live' and seen_at >= (select max(seen_at) from boots) - 10000`;
 const RUNNING = `select cast(sum((select count(*) from tasks t
     where t.lane = l.id and t.state = 0 and t.cursor <= l.claimed_to)) as bigint) as v
   from lanes l where l.boot is not null`;
@@ -84,7 +85,7 @@ export const readFacts = (db: PeopleStore): Promise<Facts> =>
       ),
       newestAt: await one<number>('select received_at as v from events order by seq desc limit 1'),
       handlers,
-      instances: (await one<number>("select count(distinct instance) as v from boots where role = 'live'")) ?? 0,
+      instances: (await one<number>(INSTANCES)) ?? 0,
       running: (await one<number>(RUNNING)) ?? 0,
       gaps: await tx.all<Facts['gaps'][number]>(
         'select cast(after as text) as after, cast(up_to as text) as "upTo" from gaps where closed_at is null order by id limit 100',

@@ -56,10 +56,13 @@ export class Connections implements Database {
   constructor(address: string, { max = 20, clock = systemClock }: { max?: number; clock?: Clock } = {}) {
     this.clock = clock;
     const url = new URL(address);
-    this.schema = url.searchParams.get('schema') ?? 'kit';
+    this.schema = url.searchParams.get('schema') || 'kit';
     url.searchParams.delete('options');
     if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
-      throw new StoreError('damaged', `DATABASE_URL: its schema must have small letters, digits and _, no digit first`);
+      throw new StoreError(
+        'damaged',
+        'the schema must have only small letters, digits and _, no digit first, and at most 63 characters',
+      );
     const settings = [...SETTINGS, `search_path="${this.schema}",public`].map((setting) => `-c ${setting}`);
     this.#pool = new Pool({ ...POOL, connectionString: url.href, options: settings.join(' '), max, types });
     this.#pool.on('error', () => {});

@@ -20,17 +20,19 @@ const KEYS = Object.entries({
 });
 const CHANGES = { insert: 'new', update: 'new', delete: 'old' };
 
-/** Notes the keys of all rows, and of those that change from now on. False: this was done before. */
-function note(from: Database.Database): boolean {
-  if (orUndefined(() => from.prepare("select 1 from copying where name = 'all'").get())) return false;
+/** Notes the keys of all rows, and of those that change from now on, unless this was done before. */
+function note(from: Database.Database): void {
+  if (orUndefined(() => from.prepare("select 1 from copying where name = 'all'").get())) return;
   forget(from);
+  // Later notes have higher numbers than those of any copy that was begun before.
+  const begun = `insert into copying (rowid, name) values (${Date.now() * 1_000}, 'begun')`;
   const triggers = KEYS.flatMap(([name, key]) =>
     Object.entries(CHANGES).map(
       ([change, row]) => `create trigger copying_${name}_${change} after ${change} on ${name}
         begin insert into copying values ('${name}', ${row}.${key}); end;`,
     ),
   );
-  from.exec(`begin immediate; create table copying (name text, key integer); ${triggers.join('\n')} commit`);
+  from.exec(`begin immediate; create table copying (name text, key integer); ${begun}; ${triggers.join('\n')} commit`);
   // In chunks, because deliveries wait meanwhile.
   const add = from.prepare('insert into copying select ?, value from json_each(?)');
   for (const [name, key] of KEYS) {
@@ -41,7 +43,6 @@ function note(from: Database.Database): boolean {
     for (; keys.length > 0; keys = next.all(keys.at(-1) ?? 0n)) add.run(name, `[${keys.join()}]`);
   }
   add.run('all', '[0]');
-  return true;
 }
 
 function forget(from: Database.Database): void {
@@ -63,12 +64,10 @@ async function copyPage(from: Database.Database, tx: Tx): Promise<number> {
     tx.last(`delete from ${name} where ${key} = any(cast(@keys as bigint[]))`, { keys });
     const rows = from.prepare<[string], Row>(`select * from ${name} where ${key} in (select value from json_each(?))`);
     for (const row of rows.iterate(`[${keys.join()}]`)) {
-      const [columns, values] = [
-        Object.keys(row).map((column) => `"${column}"`),
-        Object.keys(row).map((column) => `@${column}`),
-      ];
+      const columns = Object.keys(row);
       // A row that is in another one's way has changed meanwhile, so there are later notes about both.
-      const insert = `insert into ${name} (${columns.join()}) values (${values.join()}) on conflict do nothing`;
+      const [names, values] = [`"${columns.join('","')}"`, `@${columns.join(',@')}`];
+      const insert = `insert into ${name} (${names}) values (${values}) on conflict do nothing`;
       tx.last(insert, row);
       if (Number((row['body'] as Buffer | null | undefined)?.length) > PAGE.bytes) await tx.get('select 1');
     }
@@ -101,10 +100,13 @@ async function finish(from: Database.Database, tx: Tx, names: { schema: string; 
 async function copyAll(from: Database.Database, db: Connections, schema: string, isLast: boolean): Promise<number> {
   if (isLast && from.prepare('select 1 from lanes where boot is not null').get())
     throw new Refused('the kit did not end by itself: start it once more, and stop it with SIGTERM');
-  const there = await db.get<Row>('select to_regclass(@name) as name', { name: `"${schema}".state` });
-  if (there?.['name'] !== null) throw new Refused(`there is a store in ${schema} already: name another schema`);
-  const clear = `truncate ${KEYS.map(([name]) => name).join()}; delete from state where name = 'copied'`;
-  if (note(from)) await db.write((tx) => tx.query(clear));
+  note(from);
+  const first = Number(from.prepare('select min(rowid) from copying').pluck().get());
+  await db.write(async (tx) => {
+    if (((await stateOf<number>(tx, 'copied')) ?? 0) >= first) return;
+    await tx.query(`truncate ${KEYS.map(([name]) => name).join()}`);
+    await tx.set('copied', first);
+  });
   let rows = 0;
   for (let page = PAGE.notes; page === PAGE.notes; rows += page) {
     page = await db.write((tx) => copyPage(from, tx), 'once');
@@ -132,18 +134,24 @@ export const copy = define({
     const { storePath: store } = config();
     if (store === null) throw new Refused('DATABASE_URL must still name the store on SQLite');
     const place = new URL(url);
-    const schema = place.searchParams.get('schema') ?? 'kit';
+    const schema = place.searchParams.get('schema') || 'kit';
     place.searchParams.set('schema', `${schema}_copying`);
     const { openPostgres } = await import('../../store/postgres/open.ts');
     const { db } = await openPostgres(place.href);
     const from = new Database(store, { fileMustExist: true }).defaultSafeIntegers();
     const lock = orUndefined(() => lockBeside(store));
     try {
+      const isBegun = (await stateOf(db, 'copied')) !== null;
+      const there = await db.get<Row>('select to_regclass(@name) as name', { name: `"${schema}".state` });
+      const isThere = there?.['name'] !== null;
+      if (stop || isThere) await db.write((tx) => tx.query(`drop schema "${db.schema}" cascade`));
+      if (stop && !isBegun) throw new Refused(`no copy was begun in ${schema}`);
       if (stop) {
         forget(from);
-        await db.write((tx) => tx.query(`drop schema "${db.schema}" cascade`));
         return { rows: 0, isOver: true, words: 'The copy that was begun is removed' };
       }
+      if (isThere)
+        throw new Refused(`there is a store in ${schema} already: start the kit with it, or name another schema`);
       const rows = await copyAll(from, db, schema, lock !== undefined);
       const own = 'Not copied: tables of your own handlers. Copy what they hold once the kit has set them up there';
       const words = lock
