@@ -69,7 +69,7 @@ export const count = (n: number, one: string, many = `${one}s`): string =>
 const REFUSED: Record<string, string> = {
   bad_signature: "no secret of WEBHOOK_SECRET has signed them. Set it to the service's secret, then send SIGHUP",
   clock_skew: "their time is far from this machine's clock. Check the clock: timedatectl",
-  store: 'the store cannot be written. See whether the disk is full: df -h',
+  store: 'the store cannot be written. Check the disk (df -h), or the PostgreSQL server',
   no_room: 'too many large bodies come at once. Let the proxy limit them',
   body_limit: 'a body is above BODY_LIMIT_BYTES. Raise it and restart: the service may send 12 MiB',
   content_encoding: 'their bodies are compressed. Let the proxy pass them unchanged',
