@@ -8,6 +8,7 @@ import { define, Refused } from '../../operations/define.ts';
 import type { Connections, Tx } from '../../store/postgres/connection.ts';
 import { stateOf } from '../../store/sql.ts';
 import { lockBeside } from '../../store/sqlite/open.ts';
+import { LONGEST_STEP_MS } from '../../store/work.ts';
 
 type Row = Record<string, bigint | string | Buffer | null>;
 
@@ -18,6 +19,10 @@ const KEYS = Object.entries({
   ...{ handlers: 'id', events: 'seq', tasks: 'event', attempts: 'event', lanes: 'id' },
   ...{ gaps: 'id', reruns: 'id', quarantine: 'id', samples: 'at' },
 });
+const DIGEST = KEYS.map(
+  ([name, key]) =>
+    `select '${name}' as name, cast(count(*) as text) || ' ' || coalesce(sum(${key} % 1000003), 0) as digest from ${name}`,
+).join(' union all ');
 const CHANGES = { insert: 'new', update: 'new', delete: 'old' };
 
 /** Notes the keys of all rows, and of those that change from now on, unless this was done before. */
@@ -54,6 +59,8 @@ function forget(from: Database.Database): void {
 
 /** Copies what is noted next. Returns how many notes there were. */
 async function copyPage(from: Database.Database, tx: Tx): Promise<number> {
+  // Another copy to the same place may run.
+  await tx.lock('copying');
   const done = (await stateOf<number>(tx, 'copied')) ?? 0;
   const next = from.prepare<[number], { name: string; key: bigint }>(
     `select name, key from copying where rowid > ? order by rowid limit ${PAGE.notes}`,
@@ -77,23 +84,22 @@ async function copyPage(from: Database.Database, tx: Tx): Promise<number> {
 }
 
 /** Copies what has no integer as its key, checks that nothing is missing, and gives the copy its name. */
-async function finish(from: Database.Database, tx: Tx, names: { schema: string; copying: string }): Promise<void> {
-  await tx.run("delete from state where name <> 'schema'");
-  for (const row of from.prepare('select name, cast(value as text) as value from state').all() as Row[])
-    await tx.run('insert into state values (@name, @value)', row);
-  const next = 'select setval(pg_get_serial_sequence(@name, @key), cast(@seq as bigint))';
-  for (const { name, seq } of from.prepare('select name, seq from sqlite_sequence').all() as Row[])
-    await tx.all(next, { name, key: name === 'events' ? 'seq' : 'id', seq: String(seq) });
-  await tx.query('set local enable_seqscan = on');
-  for (const [name, key] of KEYS) {
-    const text = `select cast(count(*) as text) || ' ' || coalesce(sum(${key} % 1000003), 0) as digest from ${name}`;
-    const [there, here] = [await tx.get<Row>(text), from.prepare<[], Row>(text).get()];
-    if (there?.['digest'] !== here?.['digest'])
-      throw new Refused(`the copy of ${name} differs: use --stop, and begin again`);
-  }
-  await tx.query(
-    `drop schema if exists "${names.schema}"; alter schema "${names.copying}" rename to "${names.schema}"`,
-  );
+async function finish(from: Database.Database, db: Connections, schema: string): Promise<void> {
+  // Before the transaction, because counting a large store takes longer than one may be idle.
+  const digests = new Map(from.prepare<[], [string, string]>(DIGEST).raw().all());
+  await db.write(async (tx) => {
+    await tx.run("delete from state where name <> 'schema'");
+    for (const row of from.prepare('select name, cast(value as text) as value from state').all() as Row[])
+      await tx.run('insert into state values (@name, @value)', row);
+    const next = 'select setval(pg_get_serial_sequence(@name, @key), cast(@seq as bigint))';
+    for (const [name, seq] of from.prepare<[], [string, bigint]>('select name, seq from sqlite_sequence').raw().all())
+      if (digests.has(name)) await tx.all(next, { name, key: name === 'events' ? 'seq' : 'id', seq: String(seq) });
+    await tx.query('set local enable_seqscan = on; set local statement_timeout = 0');
+    const { rows } = await tx.query({ text: DIGEST, query_timeout: LONGEST_STEP_MS });
+    for (const { name, digest } of rows as { name: string; digest: string }[])
+      if (digests.get(name) !== digest) throw new Refused(`the copy of ${name} differs: use --stop, and begin again`);
+    await tx.query(`drop schema if exists "${schema}"; alter schema "${db.schema}" rename to "${schema}"`);
+  }, 'once');
 }
 
 /** `isLast`: the kit has stopped. Returns how many rows were copied, or copied again. */
@@ -107,13 +113,16 @@ async function copyAll(from: Database.Database, db: Connections, schema: string,
     await tx.query(`truncate ${KEYS.map(([name]) => name).join()}`);
     await tx.set('copied', first);
   });
+  // From now on, no other command changes the store.
+  if (isLast) from.exec('begin immediate');
   let rows = 0;
   for (let page = PAGE.notes; page === PAGE.notes; rows += page) {
     page = await db.write((tx) => copyPage(from, tx), 'once');
     if (rows % PAGE.line > (rows + page) % PAGE.line) process.stderr.write(`${rows + page} rows\n`);
   }
   if (!isLast) return rows;
-  await db.write((tx) => finish(from, tx, { schema, copying: db.schema }), 'once');
+  await finish(from, db, schema);
+  from.exec('commit');
   forget(from);
   return rows;
 }
@@ -122,10 +131,7 @@ export const copy = define({
   name: 'copy',
   about: 'copies the store from SQLite to PostgreSQL: most of it while the kit runs, the rest after it has stopped',
   args: z.object({
-    url: z
-      .string()
-      .regex(/^postgres(ql)?:\/\//, 'must be postgres://…?schema=<name>')
-      .refine((text) => URL.canParse(text), 'is no address'),
+    url: z.url({ protocol: /^postgres(ql)?$/, error: 'must be postgres://…?schema=<name>' }),
     stop: flag.describe('gives up a copy that was begun'),
   }),
   first: ['url'],
@@ -137,26 +143,23 @@ export const copy = define({
     const schema = place.searchParams.get('schema') || 'kit';
     place.searchParams.set('schema', `${schema}_copying`);
     const { openPostgres } = await import('../../store/postgres/open.ts');
-    const { db } = await openPostgres(place.href);
     const from = new Database(store, { fileMustExist: true }).defaultSafeIntegers();
+    // First, because the server may be gone.
+    if (stop) forget(from);
+    const { db } = await openPostgres(place.href);
     const lock = orUndefined(() => lockBeside(store));
     try {
-      const isBegun = (await stateOf(db, 'copied')) !== null;
-      const there = await db.get<Row>('select to_regclass(@name) as name', { name: `"${schema}".state` });
-      const isThere = there?.['name'] !== null;
-      if (stop || isThere) await db.write((tx) => tx.query(`drop schema "${db.schema}" cascade`));
-      if (stop && !isBegun) throw new Refused(`no copy was begun in ${schema}`);
-      if (stop) {
-        forget(from);
-        return { rows: 0, isOver: true, words: 'The copy that was begun is removed' };
-      }
-      if (isThere)
-        throw new Refused(`there is a store in ${schema} already: start the kit with it, or name another schema`);
+      const tables = await db.all('select 1 from pg_tables where schemaname = @schema', { schema });
+      if (stop || tables.length > 0) await db.write((tx) => tx.query(`drop schema "${db.schema}" cascade`));
+      if (stop) return { rows: 0, isOver: true, words: `Nothing is left of a copy to ${schema} that was begun` };
+      if (tables.length > 0)
+        throw new Refused(`${schema} has tables already: start the kit with it if it is the copy, or name another one`);
       const rows = await copyAll(from, db, schema, lock !== undefined);
       const own = 'Not copied: tables of your own handlers. Copy what they hold once the kit has set them up there';
       const words = lock
         ? `Start the kit with the new DATABASE_URL, and never again with the old one. ${own}`
-        : 'The kit still runs. Stop it, and run the same command again: it copies what has changed since';
+        : 'The kit still runs. Stop it, and run the same command again: it copies what has changed since. ' +
+          'If the machine fails before that, begin again with --stop';
       return { rows, isOver: lock !== undefined, words };
     } finally {
       await db.close();

@@ -61,8 +61,7 @@ export const trigger = define({
     }
     const key = cursor === null ? `i:${about.id}` : `c:${cursor}`;
     const isStored = deliveries.some(({ answer }) => answer === '204');
-    const words = isStored ? `What became of it: npx kit explain ${key}` : 'Nothing was taken';
-    return { deliveries, words };
+    return { deliveries, words: isStored ? `What became of it: npx kit explain ${key}` : 'Nothing was taken' };
   },
   fails: ({ deliveries }) => deliveries.some(({ answer, expected }) => answer !== expected),
 });

@@ -6,7 +6,6 @@ const WAITS_MS = { shuffled: 2_000, late: 60_000 };
 export function createChaos(random: () => number = Math.random) {
   let percent = 0;
   return {
-    /** Sets how many of 100 events are lost, doubled, shuffled or late. */
     share: (of: number): void => void (percent = of),
     /** The wait before each delivery of the next event, in milliseconds. An empty list: the event is lost. */
     waits(): number[] {

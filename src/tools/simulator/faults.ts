@@ -12,7 +12,6 @@ export interface Fault {
   reason?: string | undefined;
   /** The name of the call. Default: whichever call comes next. */
   call?: string | undefined;
-  /** Default: 1. */
   times?: number;
 }
 
