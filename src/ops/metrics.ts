@@ -22,6 +22,7 @@ export async function metricsOf(facts: Facts, disk: Disk, version: string): Prom
   );
   const up = Object.entries(status.processes).map(([name, is]): [string, number] => [name, Number(is === 'up')]);
   gauge('events', 'events in the store', status.events);
+  gauge('instances', 'kits that run handlers on this store', status.instances);
   counter('duplicates_total', 'deliveries of events already stored', status.duplicates);
   counter('quarantined_total', 'authentic bytes that are unreadable, or contradict a stored event', status.quarantined);
   counter('recovered_total', 'events first stored by replay', recovered);

@@ -25,7 +25,7 @@ function chart(title, lines, points) {
 }
 
 export function Health({ status }) {
-  const { headline, alarms, tasks, reconcile, processes, charts, behind, failuresInARow } = status;
+  const { headline, alarms, tasks, reconcile, processes, instances, charts, behind, failuresInARow } = status;
   const { events, duplicates, quarantined, watermark, newestCursor, gaps } = status;
   const numbers = { ...tasks, notYetTakenUp: behind, events, duplicates, quarantined };
   const alarm = ({ name, about, level, text, since, remedy }) =>
@@ -38,7 +38,7 @@ export function Health({ status }) {
   return html`
     <h1 class=${headline.level}><b>${headline.level}</b> ${headline.text}</h1>
     ${alarms.toSorted((one) => (one.text === headline.text ? -1 : 0)).map(alarm)}
-    ${facts({ ...numbers, failuresInARow, ...processes })}
+    ${facts({ ...numbers, failuresInARow, ...processes, instances })}
     <h2>History</h2>
     ${facts({ ...reconcile, watermark, newestCursor, gaps })}
     <h2>The last 24 hours</h2>
