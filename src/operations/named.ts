@@ -9,7 +9,7 @@ export async function handlerNamed(db: PeopleStore, name: string): Promise<Handl
   const { handlers } = await readFacts(db);
   const found = handlers.find((one) => one.name === name);
   const names = handlers.map((one) => one.name).join(', ');
-  if (!found) throw new Refused(`there is no handler ${name}: the handlers are ${names || 'not loaded yet'}`);
+  if (!found) throw new Refused(`there is no handler ${name}: there are ${names || 'none'}`);
   return found;
 }
 

@@ -142,7 +142,7 @@ test.each<[string, string, object, ((world: World) => unknown) | null, RegExp]>(
     /^h is broken \(broken\): correct its file/,
   ],
   ['a rerun of a missing handler', 'rerun', { handler: 'h', all: true }, (world) => world.load([]), /^h is missing/],
-  ['an unknown handler', 'pause', { handler: 'x' }, null, /^there is no handler x: the handlers are h$/],
+  ['an unknown handler', 'pause', { handler: 'x' }, null, /^there is no handler x: there are h$/],
   ['forgetting a handler that works', 'handlers', { forget: 'h' }, null, /^h has a file and works/],
   ['history that is not read', 'reconcile', {}, null, /^history is not read: set API_BASE_URL/],
   [

@@ -215,7 +215,7 @@ test('a refused change says why in full', async () => {
   await page.locator('main').getByRole('button', { name: 'rerun' }).click();
   await page.locator('dialog input[name=handler]').fill('nobody');
   await page.locator('dialog').getByRole('button', { name: 'rerun' }).click();
-  await page.locator('dialog').getByText('there is no handler nobody: the handlers are crm').waitFor();
+  await page.locator('dialog').getByText('there is no handler nobody: there are crm').waitFor();
 });
 
 test('it says when the kit does not answer, and goes on when it does', async () => {

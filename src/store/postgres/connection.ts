@@ -61,7 +61,7 @@ export class Connections implements Database {
     if (!/^[a-z_][a-z0-9_]{0,62}$/.test(this.schema))
       throw new StoreError(
         'damaged',
-        'the schema must have only small letters, digits and _, no digit first, and at most 63 characters',
+        'the schema of the address must have only a-z, 0-9 and _, no digit first, and at most 63 characters',
       );
     const settings = [...SETTINGS, `search_path="${this.schema}",public`].map((setting) => `-c ${setting}`);
     this.#pool = new Pool({ ...POOL, connectionString: url.href, options: settings.join(' '), max, types });
