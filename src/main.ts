@@ -1,4 +1,4 @@
-#!/usr/bin/env -S node --max-semi-space-size=8
+#!/usr/bin/env -S node --max-semi-space-size=16
 // Starts receive, run and keep. Compiled code is kept on disk, so that processes start faster and take less memory.
 import module from 'node:module';
 import { fileURLToPath } from 'node:url';

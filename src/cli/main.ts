@@ -77,7 +77,7 @@ async function run(operation: Operation, given: string[]): Promise<number> {
   // Only DATABASE_URL is read, so that a fault of another variable does not hide the store.
   const where = (): Config => loadConfigOfRun({ DATABASE_URL: readEnv()['DATABASE_URL'] });
   const opened = OPERATIONS.includes(operation) ? await open(where()) : undefined;
-  const own = { clock, disk: () => diskOf(where().storePath), version: VERSION, config: () => loadConfig(readEnv()) };
+  const own = { clock, disk: () => diskOf(where().storePath), config: () => loadConfig(readEnv()) };
   const result = await operation.run({ ...(opened && { db: opened.db }), ...own } as OperationContext, asked);
   opened?.store.close();
   const text = textOf(operation.show ? operation.show(result) : result);

@@ -10,7 +10,6 @@ export interface OperationContext {
   db: PeopleStore;
   clock: Clock;
   disk: () => Disk;
-  version: string;
   /** All variables, with their secrets. Throws ConfigError. */
   config: () => Config;
 }

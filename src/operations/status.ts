@@ -1,6 +1,7 @@
 // The state of the kit in one answer, and the handlers.
 import { z } from 'zod';
 import { iso } from '../base/clock.ts';
+import { VERSION } from '../version.ts';
 import { alarmsOf } from './alarms.ts';
 import { flag } from './arguments.ts';
 import { define, Refused } from './define.ts';
@@ -10,7 +11,7 @@ import { readFacts } from './store/facts.ts';
 import type { Disk, Facts, Sample } from './store/shapes.ts';
 import { forget as forgetHandler } from './store/tasks.ts';
 
-export function statusOf(facts: Facts, disk: Disk, version: string) {
+export function statusOf(facts: Facts, disk: Disk) {
   const { handlers, running } = facts;
   const alarms = alarmsOf(facts, disk);
   const due = handlers.flatMap(({ dueSince }) => dueSince ?? []);
@@ -19,7 +20,7 @@ export function statusOf(facts: Facts, disk: Disk, version: string) {
   const waiting = Math.max(0, totalOf(facts, 'waiting') - running);
   return {
     headline: headlineOf(facts, alarms),
-    version,
+    version: VERSION,
     events: Number(facts.state['events'] ?? 0),
     behind: behindOf(facts),
     duplicates: Number(facts.state['duplicates'] ?? 0),
@@ -64,8 +65,8 @@ export const status = define({
   about: 'whether all is well, how many tasks wait, and which alarms are raised',
   args: z.object({ charts: flag.describe('adds numbers of the last 24 hours, by quarter-hour') }),
   access: 'read',
-  async run({ db, clock, disk, version }, { charts }) {
-    const state = statusOf(await readFacts(db), disk(), version);
+  async run({ db, clock, disk }, { charts }) {
+    const state = statusOf(await readFacts(db), disk());
     if (!charts) return state;
     const samples = 'select * from samples where at >= @since order by at';
     return { ...state, charts: chartsOf(await db.all(samples, { since: clock.now() - DAY_MS })) };

@@ -5,9 +5,9 @@ import { statusOf } from '../operations/status.ts';
 import type { Disk, Facts } from '../operations/store/shapes.ts';
 import { NAMES } from '../store/counts.ts';
 
-export async function metricsOf(facts: Facts, disk: Disk, version: string): Promise<{ type: string; text: string }> {
+export async function metricsOf(facts: Facts, disk: Disk): Promise<{ type: string; text: string }> {
   const registry = new Registry();
-  const status = statusOf(facts, disk, version);
+  const status = statusOf(facts, disk);
   const { recovered, lastAt } = reconcileOf(facts);
   const gauge = (name: string, help: string, value: number): void =>
     new Gauge({ name: `kit_${name}`, help, registers: [registry] }).set(value);

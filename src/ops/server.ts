@@ -16,7 +16,6 @@ import { readFacts } from '../operations/store/facts.ts';
 import type { PeopleStore } from '../operations/store/open.ts';
 import { listen } from '../receive/server.ts';
 import { StoreError } from '../store/store.ts';
-import { VERSION } from '../version.ts';
 import { refusal } from './access.ts';
 
 const POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -37,7 +36,7 @@ type Guard = (ctx: Context, next: () => Promise<unknown>) => Promise<unknown>;
 /** Throws ConfigError if the kit cannot listen on the port. */
 export async function startOps({ db, config, log }: OpsOptions): Promise<Server> {
   const disk = () => diskOf(config.storePath);
-  const context: OperationContext = { db, clock: db.clock, disk, version: VERSION, config: () => config };
+  const context: OperationContext = { db, clock: db.clock, disk, config: () => config };
   const tokens = { all: config.OPS_TOKEN, read: config.OPS_READ_TOKEN };
   const guard =
     (access: Operation['access']): Guard =>
@@ -51,7 +50,7 @@ export async function startOps({ db, config, log }: OpsOptions): Promise<Server>
   addProbes(router, db);
   router.get('/metrics', guard('read'), async (ctx) => {
     const { metricsOf } = await import('./metrics.ts');
-    const { type, text } = await metricsOf(await readFacts(db), disk(), VERSION);
+    const { type, text } = await metricsOf(await readFacts(db), disk());
     ctx.type = type;
     ctx.body = text;
   });

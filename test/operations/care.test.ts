@@ -83,7 +83,6 @@ function restored(world: World, file: string): Promise<unknown> {
       db: world.people,
       clock: world.clock,
       disk: () => ({ folder: '', logBytes: 0, freeBytes: 0 }),
-      version: '',
       config,
     },
     { file },

@@ -18,7 +18,7 @@ export async function ask<Answer = unknown>(
   if (!operation) throw new Error(`no operation ${name}`);
   const disk = () => ({ folder: '', logBytes: 0, freeBytes: 2 ** 40 });
   const config = () => loadConfig({ WEBHOOK_SECRET: 'whsec_test', DATABASE_URL: `sqlite:${file || 'x.db'}`, ...env });
-  const context = { db: world.people, clock: world.clock, disk, version: '2', config };
+  const context = { db: world.people, clock: world.clock, disk, config };
   return (await operation.run(context, checked(operation, { ...args }))) as Answer;
 }
 
