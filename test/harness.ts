@@ -85,6 +85,8 @@ export async function startKit({ edition = 'second', handlers = {}, env = {}, ..
     url: `${base}/webhooks`,
     opsUrl,
     folder,
+    /** Its DATABASE_URL. */
+    store: all.DATABASE_URL,
     start,
     /** Of its processes, the main one first; of those whose command line holds this, for example `run/main`. */
     pids: (what = ''): number[] =>

@@ -6,26 +6,29 @@ import { startKit, textOf, until } from '../harness.ts';
 import { requireStrace } from './recording.ts';
 import { unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
-import { COUNTING, look } from './store.ts';
+import { COUNTING, look, ownStore } from './store.ts';
 
 const CALLS = 'write,writev,pwrite64,fsync,fdatasync,ftruncate,unlink,sendto,sendmsg';
 const EVENTS = 6;
 
-export async function calls({ short, progress }: Options): Promise<Row[]> {
+export async function calls(options: Options): Promise<Row[]> {
   requireStrace();
   const rows: Row[] = [];
-  for (const role of ['main', 'run/main', 'keep/main']) rows.push(await walk(role, short ? 12 : 1, progress));
+  for (const role of ['main', 'run/main', 'keep/main']) rows.push(await walk(role, options));
   return rows;
 }
 
-async function walk(role: string, step: number, progress: Options['progress']): Promise<Row> {
-  const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env: { ORDER_WINDOW_MS: '5' } });
+async function walk(role: string, options: Options): Promise<Row> {
+  const step = options.short ? 12 : 1;
+  const env = { ...ownStore(options), ORDER_WINDOW_MS: '5' };
+  const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env });
   const sender = createSender(() => kit.url, 3);
   const violations: string[] = [];
 
   async function work(): Promise<void> {
     await Promise.all(Array.from({ length: EVENTS }, () => sender.send()));
-    await until('all to be handled', () => look(kit.folder, []).done >= sender.acknowledged.length, 60_000);
+    const isOver = async () => (await look(kit.store, [])).done >= sender.acknowledged.length;
+    await until('all to be handled', isOver, 60_000);
     // Gives `keep` time to make a checkpoint and to report.
     if (role.startsWith('keep')) await until('a turn of keep', () => !isTraced(kit.pids(role)[0]) || Date.now() > ends);
   }
@@ -47,10 +50,9 @@ async function walk(role: string, step: number, progress: Options['progress']): 
     await tracer.end();
     await again;
     if (await tracer.closed) killed++;
-    violations.push(
-      ...look(kit.folder, sender.acknowledged).violations.map((one) => `${point.call} ${point.nth}: ${one}`),
-    );
-    if (n % 20 === 19) progress(`${role}: ${n + 1} of ${points.length} calls, ${violations.length} violations`);
+    const seen = await look(kit.store, sender.acknowledged);
+    violations.push(...seen.violations.map((one) => `${point.call} ${point.nth}: ${one}`));
+    if (n % 20 === 19) options.progress(`${role}: ${n + 1} of ${points.length} calls, ${violations.length} violations`);
   }
   violations.push(...unless((await kit.stop()) === 0, 'the kit did not end well'));
   const seen = `${killed} kills at ${points.length} calls, ${sender.acknowledged.length} events`;

@@ -30,9 +30,9 @@ async function under(kit: Kit, fault: () => Promise<string>, refusal = 503): Pro
   await sleep(1_000);
   await sender.stop();
   await sending;
-  const isOver = (): boolean => look(kit.folder, []).done >= sender.acknowledged.length;
+  const isOver = async () => (await look(kit.store, [])).done >= sender.acknowledged.length;
   const violations = await failure(until('everything to be handled', isOver, 60_000));
-  violations.push(...look(kit.folder, sender.acknowledged).violations);
+  violations.push(...(await look(kit.store, sender.acknowledged)).violations);
   const isOdd = [...sender.statuses.keys()].some((status) => ![204, 503, refusal].includes(status));
   violations.push(...unless(!isOdd, 'an answer had another status'));
   const statuses = [...sender.statuses].map(([status, n]) => `${n} × ${status}`).join(', ');

@@ -2,7 +2,7 @@
 import { startKit, until } from '../harness.ts';
 import { failure, unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
-import { COUNTING, look } from './store.ts';
+import { COUNTING, look, ownStore } from './store.ts';
 
 /** What a handler does with a message of this text. */
 const EVIL: Record<string, string> = {
@@ -25,12 +25,13 @@ const evil = (code: string, name: string): string => `export default { name: '${
   timeoutMs: 1000, retry: { attempts: 2, firstMs: 10, maxMs: 10 },
   async handle(event) { if (event.data.body === '${name}') { ${code} } } };`;
 
-export async function handlers({ short, progress }: Options): Promise<Row[]> {
+export async function handlers(options: Options): Promise<Row[]> {
+  const { short, progress } = options;
   const names = short ? ['exit', 'globals', 'never'] : Object.keys(EVIL);
   const rows: Row[] = [];
   for (const name of names) {
     const files = { 'counting.ts': COUNTING, 'evil.js': evil(EVIL[name] ?? '', name) };
-    const kit = await startKit({ handlers: files, env: { ORDER_WINDOW_MS: '20' } });
+    const kit = await startKit({ handlers: files, env: { ...ownStore(options), ORDER_WINDOW_MS: '20' } });
     await until('both handlers', async () => (await kit.status()).handlers.length === 2);
     const sender = createSender(() => kit.url, 20);
     const bodies = Array.from({ length: 120 }, (_, n) => (n % 40 === 20 ? name : 'hello'));
@@ -42,7 +43,7 @@ export async function handlers({ short, progress }: Options): Promise<Row[]> {
     const began = Date.now();
     const violations = await failure(until('every task to end', isOver, 150_000));
     const { tasks } = await kit.status();
-    const seen = look(kit.folder, sender.acknowledged);
+    const seen = await look(kit.store, sender.acknowledged);
     const isUp = (await sender.send()).id !== '';
     const code = await kit.stop();
     rows.push({

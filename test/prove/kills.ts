@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { startKit, until } from '../harness.ts';
 import { failure, unless, type Options, type Row } from './report.ts';
 import { createSender } from './sender.ts';
-import { COUNTING, look } from './store.ts';
+import { COUNTING, look, ownStore } from './store.ts';
 
 const KILLS = { short: 8, long: 500 };
 const VICTIMS = ['run/main', 'keep/main', 'main', 'all'] as const;
@@ -13,13 +13,15 @@ const ROUNDS = 50;
 /** For the median: a single start may wait for the disk, on which a killed process may still be writing. */
 const READY_MS = 1_500;
 
-export async function kills({ short, progress }: Options): Promise<Row[]> {
+export async function kills(options: Options): Promise<Row[]> {
+  const { short, progress } = options;
   const most = short ? KILLS.short : KILLS.long;
   const violations: string[] = [];
   const starts: number[] = [];
   let [killed, events] = [0, 0];
   while (killed < most) {
-    const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env: { ORDER_WINDOW_MS: '50' } });
+    const env = { ...ownStore(options), ORDER_WINDOW_MS: '50' };
+    const kit = await startKit({ handlers: { 'counting.ts': COUNTING }, env });
     const sender = createSender(() => kit.url);
     const sending = sender.run(200);
     for (let round = 0; round < ROUNDS && killed < most; round++, killed++) {
@@ -33,15 +35,14 @@ export async function kills({ short, progress }: Options): Promise<Row[]> {
         if (victim === 'main') await until('main to end', () => !existsSync(`/proc/${pid}`));
       }
       if (victim === 'main' || victim === 'all') starts.push(await kit.start());
-      violations.push(
-        ...look(kit.folder, sender.acknowledged.slice()).violations.map((one) => `kill ${killed} of ${victim}: ${one}`),
-      );
+      const seen = await look(kit.store, sender.acknowledged.slice());
+      violations.push(...seen.violations.map((one) => `kill ${killed} of ${victim}: ${one}`));
     }
     await sender.stop();
     await sending;
-    const isOver = (): boolean => look(kit.folder, []).done >= sender.acknowledged.length;
+    const isOver = async () => (await look(kit.store, [])).done >= sender.acknowledged.length;
     violations.push(...(await failure(until('everything to be handled', isOver, 90_000))));
-    violations.push(...look(kit.folder, sender.acknowledged).violations);
+    violations.push(...(await look(kit.store, sender.acknowledged)).violations);
     events += sender.acknowledged.length;
     await kit.stop();
     progress(`${killed} of ${most} kills, ${violations.length} violations ${violations.at(-1) ?? ''}`);

@@ -2,11 +2,13 @@
 // what each campaign does.
 import { parseArgs } from 'node:util';
 import { textOf } from '../../src/cli/table.ts';
+import { startServer } from '../postgres/server.ts';
 import type { Options, Row } from './report.ts';
 
 interface Campaign {
   what: string;
-  store: 'SQLite' | 'PostgreSQL' | 'both';
+  /** `each`: it runs once on each. */
+  store: 'SQLite' | 'PostgreSQL' | 'both' | 'each';
   /** Of the machine: a program, or rights. */
   needs?: string;
   load: () => Promise<(options: Options) => Promise<Row[]>>;
@@ -16,12 +18,12 @@ interface Campaign {
 const CAMPAIGNS: Record<string, Campaign> = {
   kills: {
     what: '500 × SIGKILL of run, keep, main or all at random moments, under 200 deliveries a second',
-    store: 'SQLite',
+    store: 'each',
     load: async () => (await import('./kills.ts')).kills,
   },
   calls: {
     what: 'SIGKILL of main, run and keep at each system call by which they write',
-    store: 'SQLite',
+    store: 'each',
     needs: 'strace',
     load: async () => (await import('./calls.ts')).calls,
   },
@@ -39,12 +41,12 @@ const CAMPAIGNS: Record<string, Campaign> = {
   },
   handlers: {
     what: '13 hostile handlers, which loop, leak, exit or break globals, each beside a good one',
-    store: 'SQLite',
+    store: 'each',
     load: async () => (await import('./handlers.ts')).handlers,
   },
   bars: {
     what: 'deaths beside good work, 40 bodies of 4 MiB at once, 300 hanging calls, a foreign reader: each within a limit',
-    store: 'SQLite',
+    store: 'each',
     load: async () => (await import('./bars.ts')).bars,
   },
   members: {
@@ -83,8 +85,15 @@ if (unknown) {
 }
 const rows: Row[] = [];
 for (const name of names) {
-  const campaign = await CAMPAIGNS[name]?.load();
-  if (campaign) rows.push(...(await campaign({ short: values.short, progress: (line) => console.error(line) })));
+  const campaign = CAMPAIGNS[name];
+  const run = await campaign?.load();
+  const options = { short: values.short, progress: (line: string) => console.error(line) };
+  if (run) rows.push(...(await run(options)));
+  if (run && campaign?.store === 'each') {
+    const { url: postgres, stop } = await startServer({ safe: true });
+    rows.push(...(await run({ ...options, postgres })).map((row) => ({ ...row, what: `PostgreSQL: ${row.what}` })));
+    await stop();
+  }
 }
 console.log(textOf(rows.map(({ what, seen, violations }) => ({ what, seen, violations: violations.length }))));
 for (const { what, violations } of rows) for (const one of violations.slice(0, 20)) console.log(`\n${what}: ${one}`);

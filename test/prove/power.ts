@@ -43,7 +43,7 @@ export async function power({ short, progress }: Options): Promise<Row[]> {
       images++;
       // better-sqlite3 frees closed connections only between turns of the loop.
       await turnOfTheLoop();
-      for (const one of found(join(folder, 'image'), sent, { completed, happened }))
+      for (const one of await found(join(folder, 'image'), sent, { completed, happened }))
         violations.push(`step ${n} (${step.kind}), of what was not synced, ${luck} survives: ${one}`);
     }
     if (moments % 500 === 0)
@@ -74,7 +74,7 @@ async function record(rounds: number, folder: string): Promise<{ steps: Step[]; 
     for (let n = 0; n < EACH.lost; n++) history.add();
     await Promise.all(Array.from({ length: EACH.delivered }, (_, n) => make(n % 3 === 0)));
     const all = history.all().length;
-    await until('all to be handled', () => look(kit.folder, []).done >= all, 90_000);
+    await until('all to be handled', async () => (await look(kit.store, [])).done >= all, 90_000);
   }
   const happened = history.all().map(({ cursor }) => cursor ?? '');
   await kit.stop();
@@ -88,10 +88,11 @@ function lay(folder: string, image: [name: string, bytes: Buffer][]): void {
   for (const [end, bytes] of image) writeFileSync(join(folder, `events.db${end}`), bytes);
 }
 
-function found(folder: string, ...known: [sent: { id: string }[], more: Parameters<typeof look>[2]]): string[] {
+async function found(folder: string, ...known: [sent: { id: string }[], more: Parameters<typeof look>[2]]) {
+  const file = join(folder, 'events.db');
   try {
-    openSqlite(join(folder, 'events.db')).close();
-    return look(folder, ...known).violations;
+    openSqlite(file).close();
+    return (await look(`sqlite:${file}`, ...known)).violations;
   } catch (error) {
     return [`the store does not open: ${describe(error).message}`];
   }

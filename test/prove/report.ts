@@ -8,6 +8,8 @@ export interface Row {
 
 export interface Options {
   short: boolean;
+  /** The URL of a server, on which each kit gets a schema. Undefined: each kit has a file. */
+  postgres?: string | undefined;
   progress: (line: string) => void;
 }
 

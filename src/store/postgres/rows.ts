@@ -2,7 +2,7 @@
 import type { Values } from '../sql.ts';
 
 /** Names of columns by their type. `from`: the rows, named v, numbered by n. `of`: their values. */
-export function rows(columns: Partial<Record<'bigint' | 'text' | 'bytea', string>>) {
+export function rows(columns: Partial<Record<'bigint' | 'text', string>>) {
   const types = Object.entries(columns).flatMap(([type, names]) => names.split(' ').map((name) => [name, type]));
   const arrays = types.map(([name, type]) => `cast(@${name} as ${type}[])`);
   return {
