@@ -48,6 +48,11 @@ export async function startServer({ safe = false, port = 0 } = {}): Promise<{
   const begin = () => spawn(join(native, 'bin/postgres'), flags, { ...USER, cwd: folder, stdio: 'ignore' });
   let child = begin();
   const url = `postgres://postgres@127.0.0.1:${own}/postgres`;
+  const clear = (): void => {
+    child.kill('SIGKILL');
+    rmSync(folder, { recursive: true, force: true });
+  };
+  process.once('exit', clear);
   await until('PostgreSQL to answer', () => answers(url));
   // SIGINT: it ends open connections.
   const end = async (): Promise<unknown> => child.exitCode === null && child.kill('SIGINT') && once(child, 'exit');
@@ -60,7 +65,8 @@ export async function startServer({ safe = false, port = 0 } = {}): Promise<{
     },
     async stop(): Promise<void> {
       await end();
-      rmSync(folder, { recursive: true, force: true });
+      clear();
+      process.off('exit', clear);
     },
   };
 }

@@ -69,14 +69,17 @@ const CAMPAIGNS: Record<string, Campaign> = {
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { short: { type: 'boolean', default: false }, list: { type: 'boolean', default: false } },
+  options: Object.fromEntries(['short', 'list', 'help'].map((name) => [name, { type: 'boolean' as const }])),
 });
-if (values.list) {
+if (values['list'] || values['help']) {
   console.log(
     textOf(Object.entries(CAMPAIGNS).map(([name, { what, store, needs = '' }]) => ({ name, store, needs, what }))),
   );
+  console.log('\nnpm run prove -- [--short] [name …]   each: once on each store. --short: a few minutes in all');
   process.exit();
 }
+// A kit ends when this process does.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 const names = positionals.length > 0 ? positionals : Object.keys(CAMPAIGNS);
 const unknown = names.find((name) => !CAMPAIGNS[name]);
 if (unknown) {
@@ -87,7 +90,7 @@ const rows: Row[] = [];
 for (const name of names) {
   const campaign = CAMPAIGNS[name];
   const run = await campaign?.load();
-  const options = { short: values.short, progress: (line: string) => console.error(line) };
+  const options = { short: values['short'] === true, progress: (line: string) => console.error(line) };
   if (run) rows.push(...(await run(options)));
   if (run && campaign?.store === 'each') {
     const { url: postgres, stop } = await startServer({ safe: true });
