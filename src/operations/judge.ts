@@ -98,22 +98,18 @@ export function silentMs(facts: Facts, from = 0): number {
   return isRecent ? recoveredAt - Math.max(from, Number(facts.state['last_accepted_at'] ?? 0)) : 0;
 }
 
-/** The name and the place of a stored error. Its message is left out, because it may quote a sender's text. */
-function placeOf(error: string | null): string {
-  const name = /^[A-Za-z_$][\w$]*(?=: )/.exec(error ?? '')?.[0] ?? 'an error';
-  const place = /\(([^()\s]+\.[cm]?[jt]s(:\d+)?)\)$/.exec(error ?? '')?.[1];
-  return place ? `, with ${name} at ${place}` : '';
-}
-
-/** Says that tasks fail now; or that of recent tasks at least three, and at least a tenth, are dead. Null: neither. */
+/**
+ * Says that tasks fail now; or that of recent tasks at least three, and at least a tenth, are dead. Null: neither.
+ * Their errors are left out, because they may quote a sender's text, and alarms are posted.
+ */
 export function failureOf(
-  { name, failing, dead: all, recent: { ended, dead }, error }: HandlerFacts,
+  { name, failing, dead: all, recent: { ended, dead } }: HandlerFacts,
   at: number,
 ): string | null {
   const lanes = failing?.lanes ? `, in ${count(failing.lanes, 'lane')}` : '';
-  if (failing) return `${name} has failed for ${duration(at - failing.since)}${lanes}${placeOf(error)}`;
+  if (failing) return `${name} has failed for ${duration(at - failing.since)}${lanes}`;
   if (dead < 3 || dead * 10 < ended) return null;
-  return `${name} gives tasks up${placeOf(error)}: it has ${count(all, 'dead letter')}`;
+  return `${name} gives tasks up: it has ${count(all, 'dead letter')}`;
 }
 
 const suspectWords = ({ name, suspects }: HandlerFacts): string =>

@@ -125,12 +125,14 @@ export class Reconciler {
       await this.#tell({ state: 'idle', reason, lastAt: clock.now(), fetched: 0, askedAt: asked?.at ?? askedAt });
     } catch (error) {
       if (this.#abort.signal.aborted) return;
-      if (!(error instanceof ServiceError)) throw error;
+      if (!(error instanceof ServiceError) && !(error instanceof StoreError)) throw error;
       await this.#failed(error);
     }
   }
 
-  async #failed({ status, message }: ServiceError): Promise<void> {
+  async #failed(error: ServiceError | StoreError): Promise<void> {
+    const { message } = error;
+    const status = 'status' in error ? error.status : 0;
     const { clock, log } = this.#pass;
     this.#nextAt = clock.monotonic() + retryWait(this.#failures++);
     // Only a person can help: the service refuses the key.

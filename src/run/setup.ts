@@ -40,12 +40,19 @@ export async function setUp(
     return null;
   } catch (error) {
     if (error instanceof StoreError) throw error;
-    return faultOf(error, file, `setup of handler ${name} failed${where}: `);
+    return faultOf(
+      quoting(error) ? new Error('a stored value does not fit') : error,
+      file,
+      `setup of handler ${name} failed${where}: `,
+    );
   } finally {
     scope.close();
     await longer(0);
   }
 }
+
+/** PostgreSQL's errors of the class 22 quote stored values. The fault is logged and posted, so it must not. */
+const quoting = (error: unknown): boolean => /^22/.test(String((error as { code?: unknown } | null)?.code));
 
 /** The steps that have not run. Throws if a step that has run was changed since, or is missing. */
 function due(steps: readonly Step[], ran: string[]): { step: Step; number: number; digest: string }[] {

@@ -16,7 +16,7 @@ const ROOM = { folder: '/data', logBytes: 0, freeBytes: 2 ** 40 };
 function crm(change: Partial<HandlerFacts> = {}): { handlers: HandlerFacts[] } {
   const counts = { waiting: 0, done: 0, skipped: 0, dead: 0, failed: 0 };
   const file = { id: 1, name: 'crm', file: '/crm.ts', state: 'loaded' as const, fault: null, position: 9, behind: 0 };
-  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0, error: null };
+  const well = { paused: false, failing: null, recent: { ended: 0, dead: 0 }, suspects: 0 };
   const times = { dueSince: null, heldSince: null };
   return { handlers: [{ ...file, ...counts, ...well, ...times, ...change }] };
 }
@@ -94,11 +94,6 @@ test.each<[string, Partial<Facts>, string]>([
     'warning: crm gives tasks up: it has 9 dead letters: npx kit tasks --handler crm --causes',
   ],
   ['some fail', crm({ failing: { lanes: 2, since: LATE } }), 'warning: crm has failed for 6 min, in 2 lanes'],
-  [
-    'one fails at a known place',
-    crm({ failing: { lanes: 1, since: LATE }, error: 'TypeError: +5511 (a) (src/handlers/crm.ts:12)' }),
-    'warning: crm has failed for 6 min, in 1 lane, with TypeError at src/handlers/crm.ts:12: npx kit tasks',
-  ],
   ['run was just started', { state: { ...processes({ run: 'down' }).state, since: AT } }, 'busy: The kit has just'],
   ['a lane is stuck', crm({ dueSince: LATE }), 'warning: crm has had work due for 6 min'],
   ['a strict task is held', crm({ heldSince: LATE }), 'warning: crm has waited 6 min for replay'],

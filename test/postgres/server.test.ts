@@ -1,6 +1,9 @@
 // What a server does to a store: connections that end or freeze, kits that start together, and bytes.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { Client } from 'pg';
 import { expect, test } from 'vitest';
+import type { Loaded } from '../../src/run/load.ts';
+import { setUp } from '../../src/run/setup.ts';
 import { Connections } from '../../src/store/postgres/connection.ts';
 import { openPostgres } from '../../src/store/postgres/open.ts';
 import { until } from '../harness.ts';
@@ -131,4 +134,16 @@ test('one process leads, until its connection ends', async () => {
   await one.close();
   await until('the other one to lead', () => other.leads());
   await other.close();
+});
+
+test('a step of setup that fails on a stored value does not quote it', async () => {
+  const world = await createPostgresWorld(ARRIVAL);
+  const cast = 'alter table mine alter v type int using cast(v as int)';
+  const setup = ["create table mine as select '5511999998888' as v", cast];
+  const fault = await setUp(
+    { name: 'h', file: '/h.ts', setup } as Partial<Loaded> as Loaded,
+    world.store.work,
+    new AsyncLocalStorage(),
+  );
+  expect(fault).toContain('failed in step 2: a stored value does not fit');
 });

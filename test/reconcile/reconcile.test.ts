@@ -6,6 +6,7 @@ import { createLog } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Reconciler } from '../../src/reconcile/reconciler.ts';
 import { readFacts } from '../../src/operations/store/facts.ts';
+import { StoreError, type IngestStore } from '../../src/store/store.ts';
 import { positionOf, untoldGaps } from '../../src/reconcile/store.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { TOO_LARGE } from '../../src/service/exchange.ts';
@@ -186,13 +187,16 @@ test('a page that is too large is asked for with fewer events', async () => {
   expect([limits, stored(world)]).toEqual([[1_000, 100, 10], upTo(3)]);
 });
 
-test('a refused key stops passes until a person asks; what is asked in vain is told, and passes go on', async () => {
+test('a refused key stops passes until a person asks; a fault of the store is told; what is asked in vain is told', async () => {
   const world = createWorld();
   await world.accept({ cursor: 1 });
   const { access } = await startService({ cursors: upTo(3), knows: upTo(3) }, [refuses(403, 'RPC_METHOD_FORBIDDEN')]);
   const env = { WEBHOOK_SECRET: 'whsec_a', API_BASE_URL: access.baseUrl, API_KEY: access.apiKey };
+  let isLocked = true;
+  const accept: IngestStore['accept'] = (batch) =>
+    isLocked ? Promise.reject(new StoreError('busy', 'it is locked')) : world.store.ingest.accept(batch);
   const options = {
-    ingest: world.store.ingest,
+    ingest: { accept },
     db: world.people,
     config: loadConfig(env),
     clock: systemClock,
@@ -214,6 +218,8 @@ test('a refused key stops passes until a person asks; what is asked in vain is t
     'ReplayEvents: 403 FAILED (RPC_METHOD_FORBIDDEN): see API_KEY, which needs events:read',
   );
   await tell(world.people, 'reconcile_asked', { at: 1, from: '9' });
+  expect(await told('backing-off')).toBe('it is locked');
+  isLocked = false;
   expect(await told('idle')).toBe('the service does not have the events after 9');
   expect(stored(world)).toEqual(upTo(3));
   // What came before the first pass that succeeded is no sign that the webhook is off.

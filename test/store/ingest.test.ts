@@ -19,6 +19,7 @@ test.each<[string, Wanted[], Wanted, Verdict]>([
   ['the same cursor with another type', [A1], { ...REPLAYED, type: 'B' }, 'conflict'],
   ['the same cursor of another session', [{ ...A1, session: 's' }], { ...REPLAYED, session: 't' }, 'conflict'],
   ['an id and a cursor of two rows', [A1, { id: 'b', cursor: 2 }], { ...A1, cursor: 2 }, 'conflict'],
+  ['an id that is the word null', [{ id: 'null', cursor: 1 }], { cursor: 2, origin: 'replay' }, 'new'],
   ['an id that differs by case', [{ id: 'a' }], { id: 'A' }, 'new'],
   ['what was unknown, which contradicts nothing', [{ id: 'a' }], { ...A1, session: 's' }, 'duplicate'],
 ])('an arrival is judged: %s', async (_, known, arrival, verdict) => {

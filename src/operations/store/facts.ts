@@ -10,7 +10,7 @@ const COUNTED = 1_000;
 /** Recent tasks: ended within this time, and at most this many events before or after the newest dead letter. */
 const RECENT = { events: 1_000, ms: 3_600_000 };
 
-type Judged = Pick<HandlerFacts, 'behind' | 'failing' | 'recent' | 'error' | 'suspects' | 'dueSince' | 'heldSince'>;
+type Judged = Pick<HandlerFacts, 'behind' | 'failing' | 'recent' | 'suspects' | 'dueSince' | 'heldSince'>;
 type HandlerRow = Omit<HandlerFacts, keyof Judged | 'paused'> & { paused: number };
 
 const HANDLERS = `select id, name, file, state, fault, position, paused, waiting, done, skipped, dead, failed
@@ -18,9 +18,7 @@ const HANDLERS = `select id, name, file, state, fault, position, paused, waiting
 const FAILING_LANES = `select count(distinct case when lane >= 0 then lane end) as lanes, min(failed_at) as since
   from (select lane, failed_at from tasks where handler = @id and state = 0 and failed_at is not null
     order by failed_at limit ${COUNTED}) failing`;
-const NEWEST_DEAD = 'select event, error from tasks where handler = @id and state = 3 order by cursor desc limit 1';
-const NEWEST_FAILING = `select error from tasks where handler = @id and state = 0 and failed_at is not null
-  order by failed_at desc limit 1`;
+const NEWEST_DEAD = 'select event from tasks where handler = @id and state = 3 order by cursor desc limit 1';
 const AROUND = `select count(*) as ended, count(*) filter (where state = 3) as dead from tasks
   where event > @event - ${RECENT.events} and event < @event + ${RECENT.events} and handler = @id and ended_at > @since
     and not exists (select 1 from reruns where handler = @id and "only" = 'dead' and ended_at is null)`;
@@ -44,12 +42,11 @@ async function handlerOf(tx: Sql, row: HandlerRow, at: number, newest: number): 
   const { id, position } = row;
   const { lanes = 0, since = null } =
     (await tx.get<{ lanes: number; since: number | null }>(FAILING_LANES, { id })) ?? {};
-  const dead = await tx.get<{ event: number; error: string | null }>(NEWEST_DEAD, { id });
+  const dead = await tx.get<{ event: number }>(NEWEST_DEAD, { id });
   const range = { id, event: dead?.event, since: at - RECENT.ms };
   const recent = dead && (await tx.get<HandlerFacts['recent']>(AROUND, range));
   const { at: dueAt = null } = (await tx.get<{ at: number | null }>(DUE, { id })) ?? {};
   const { at: receivedAt = null, n = 0 } = (await tx.get<{ at: number | null; n: number }>(NEXT, { position })) ?? {};
-  const worst = since === null ? dead : await tx.get<{ error: string | null }>(NEWEST_FAILING, { id });
   const times = [dueAt, since, receivedAt].flatMap((time) => (time !== null && time <= at ? [time] : []));
   return {
     ...row,
@@ -58,7 +55,6 @@ async function handlerOf(tx: Sql, row: HandlerRow, at: number, newest: number): 
     behind: n < COUNTED ? n : newest - position,
     failing: since === null ? null : { lanes, since },
     recent: recent ?? { ended: 0, dead: 0 },
-    error: worst?.error ?? null,
     suspects: (await tx.get<{ n: number }>(SUSPECTS, { id }))?.n ?? 0,
     dueSince: times.length > 0 ? Math.min(...times) : null,
     heldSince: (await tx.get<{ at: number }>(HELD, { id }))?.at ?? null,

@@ -27,8 +27,6 @@ export interface HandlerFacts {
   failing: { lanes: number; since: number } | null;
   /** Tasks around its newest dead letter that ended within an hour, and how many are dead. 0 while these rerun. */
   recent: { ended: number; dead: number };
-  /** Of its newest failing task; if none fails, of its newest dead letter. */
-  error: string | null;
   /** Lanes whose task was running when its process died, and runs again in a process of its own. */
   suspects: number;
   /** When its longest wait began: a due lane, failing task or event to take up. Null: none. */

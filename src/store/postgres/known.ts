@@ -28,7 +28,7 @@ export function createKnown(rows: Row[], floor: Cursor | null) {
     const { origin, cursor, id, type, session, createdAt, body } = event;
     const bit = ORIGINS[origin];
     const byCursor = of.get(`cursor ${cursor}`);
-    const byId = of.get(`id ${id}`);
+    const byId = id === null ? undefined : of.get(`id ${id}`);
     const known = byCursor ?? byId;
     if (!known) {
       if (isRemoved(event, floor)) return { as: 'removed' };
