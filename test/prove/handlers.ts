@@ -41,7 +41,7 @@ export async function handlers(options: Options): Promise<Row[]> {
       return done + dead >= 2 * bodies.length;
     };
     const began = Date.now();
-    const violations = await failure(until('every task to end', isOver, 150_000));
+    const violations = await failure(until('every task to end', isOver, 300_000));
     const { tasks } = await kit.status();
     const seen = await look(kit.store, sender.acknowledged);
     const isUp = (await sender.send()).id !== '';
