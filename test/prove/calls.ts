@@ -55,7 +55,8 @@ async function walk(role: string, options: Options): Promise<Row> {
     if (n % 20 === 19) options.progress(`${role}: ${n + 1} of ${points.length} calls, ${violations.length} violations`);
   }
   violations.push(...unless((await kit.stop()) === 0, 'the kit did not end well'));
-  const seen = `${killed} kills at ${points.length} calls, ${sender.acknowledged.length} events`;
+  const rest = `${points.length - killed} of the ${points.length} calls did not come again`;
+  const seen = `${killed} kills, ${rest}; ${sender.acknowledged.length} events`;
   return { what: `SIGKILL of ${role} at system calls by which it writes`, seen, violations };
 }
 
