@@ -52,10 +52,7 @@ export async function kills(options: Options): Promise<Row[]> {
   starts.sort((a, b) => a - b);
   const [median = 0, slowest = 0] = [starts[starts.length >> 1], starts.at(-1)].map((ms) => Math.round(ms ?? 0));
   violations.push(
-    ...unless(
-      median <= READY_MS,
-      `ready only after ${median} ms in the median, and the limit is ${READY_MS}: nothing is lost, but it is slow`,
-    ),
+    ...unless(median <= READY_MS, `ready only after ${median} ms in the median; the limit is ${READY_MS} ms`),
   );
   const ready = `ready after ${median} ms in the median, ${slowest} ms at most`;
   const seen = `${killed} kills, ${events} deliveries acknowledged, ${ready}`;
