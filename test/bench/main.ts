@@ -22,7 +22,14 @@ const MILLION = 1_000_000;
 const text = (otherwise: string) => ({ type: 'string', default: otherwise }) as const;
 const options = { rounds: text('5'), events: text('100000'), editions: text(ROOTS.first ? 'first,second' : 'second') };
 // --ten: also ten million stored events, with the second edition alone.
-const parsed = parseArgs({ allowPositionals: true, options: { ...options, ten: { type: 'boolean' } } });
+const flags = { ten: { type: 'boolean' }, help: { type: 'boolean' } } as const;
+const parsed = parseArgs({ allowPositionals: true, options: { ...options, ...flags } });
+const unknown = parsed.positionals.find((name) => !Object.hasOwn(SECTIONS, name));
+if (parsed.values.help || unknown !== undefined) {
+  if (unknown !== undefined) console.error(`there is no section ${unknown}`);
+  console.error(`npm run bench -- [--rounds n] [--events n] [--ten] [${Object.keys(SECTIONS).join(' | ')} …]`);
+  process.exit(unknown === undefined ? 0 : 2);
+}
 const [rounds, events] = [Number(parsed.values.rounds), Number(parsed.values.events)];
 const editions = parsed.values.editions.split(',') as Edition[];
 const folder = mkdtempSync(join(tmpdir(), 'kit-bench-'));
