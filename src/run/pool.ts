@@ -60,7 +60,9 @@ export class Pool {
   room(id: number): { chain: number; tasks: number } {
     const worker = this.#workers.get(id);
     if (!worker || this.#draining) return { chain: 1, tasks: 0 };
-    const tasks = this.#options.suspects && !this.isIdle() ? 0 : roomFor(worker, this.#loads, this.#places);
+    // A death counts against each task whose outcome is not yet written, also if its attempt has ended.
+    const isAlone = this.isIdle() && !this.hasEnded();
+    const tasks = this.#options.suspects && !isAlone ? 0 : roomFor(worker, this.#loads, this.#places);
     if (worker.handler.rate === null) return { chain: chainOf(worker), tasks };
     return { chain: 1, tasks: this.#now() >= worker.nextAt ? Math.min(1, tasks) : 0 };
   }

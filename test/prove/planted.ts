@@ -162,6 +162,11 @@ export const FAULTS = [
     'seq integer primary key autoincrement',
     'seq integer primary key',
   ]),
+  ...planted('run/pool.ts', 'run/runner', [
+    'a suspect begins before the outcome of another is written',
+    ' && !this.hasEnded()',
+    '',
+  ]),
   ...planted(
     'store/sqlite/settle.ts',
     'store/model',

@@ -1,6 +1,7 @@
 // Turns and chains with real handlers, on a real store: what one handler does to the others.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
+import { setImmediate as immediate } from 'node:timers/promises';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock as clock } from '../../src/base/clock.ts';
@@ -11,7 +12,17 @@ import { erase } from '../../src/operations/store/erase.ts';
 import { openForPeople } from '../../src/operations/store/open.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { until } from '../harness.ts';
-import { createFolder, reading, type Wanted } from '../store/fixture.ts';
+import { createFolder, createWorld, reading, type Wanted } from '../store/fixture.ts';
+
+const COMMON = {
+  clock,
+  log: pino({ level: 'silent' }),
+  windowMs: 20,
+  places: 4,
+  careful: false,
+  suspects: false,
+  serviceFor: () => expect.unreachable('a call'),
+};
 
 async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   const store = openSqlite(join(createFolder(), 'events.db'));
@@ -24,17 +35,9 @@ async function start(defs: Record<string, Handler>, { places = 4 } = {}) {
   const handlers = new Map(
     names.map((name) => [ids.get(name) ?? 0, { ...checkHandler(defs[name], name, true), file: `/${name}.ts` }]),
   );
-  const log = pino({ level: 'silent' });
-  const options = { store: store.work, clock, log, boot, handlers, windowMs: 20, places, suspects: false };
   const scopes: RunnerOptions['scopes'] = new AsyncLocalStorage();
   const onTurn = (): void => expect(scopes.getStore(), 'the scope of a handler in the runner').toBeUndefined();
-  const runner = new Runner({
-    ...options,
-    scopes,
-    onTurn,
-    careful: false,
-    serviceFor: () => expect.unreachable('a call'),
-  });
+  const runner = new Runner({ ...COMMON, store: store.work, boot, handlers, places, scopes, onTurn });
   const row = (sql: string): unknown => store.db.raw.prepare(sql).get();
   onTestFinished(async () => {
     await runner.drain(100).catch(() => {});
@@ -157,6 +160,35 @@ test('a stop lets what runs end, gives the rest back, and counts nothing', async
     { state: 0, attempts: 0, crashes: 0 },
   ]);
   expect(kit.row('select count(*) as n from lanes where boot is not null')).toEqual({ n: 0 });
+});
+
+test('a suspect begins only when the outcome of the one before it is written', async () => {
+  const world = await createWorld([{ name: 'h', order: 'arrival', lane: ({ cursor }) => cursor }]).begin();
+  await world.accept({ cursor: 1 }, { cursor: 2 });
+  await world.settle();
+  await world.begin(true);
+  const { work } = world.store;
+  const { boot } = await work.begin('suspect-1', true);
+  const held: number[] = [];
+  let end = (): void => {};
+  async function handle(): Promise<void> {
+    held.push(world.count(`select count(*) from lanes where boot = ${boot}`));
+    runner.wake();
+    await new Promise<void>((resolve) => (end = resolve));
+  }
+  // An attempt ends while the next turn has already begun.
+  async function look(wanted: number[]): ReturnType<typeof work.look> {
+    end();
+    for (let n = 0; n < 5; n++) await immediate();
+    return work.look(wanted);
+  }
+  const handler = { ...checkHandler({ ...ALL, handle }, 'h', true), file: '/h.ts' };
+  const handlers = new Map([[world.ids.get('h') ?? 0, handler]]);
+  const own = { boot, handlers, suspects: true, scopes: new AsyncLocalStorage() as RunnerOptions['scopes'] };
+  const runner: Runner = new Runner({ ...COMMON, ...own, store: { ...work, look } });
+  await until('both to end', () => world.count('select count(*) from tasks where state = 1') === 2);
+  await runner.drain(100);
+  expect(held).toEqual([1, 1]);
 });
 
 test('no more attempts begin than the rate allows', async () => {
