@@ -22,7 +22,7 @@ const EVIL: Record<string, string> = {
 };
 
 const evil = (code: string, name: string): string => `export default { name: '${name}', on: 'MessageReceived',
-  timeoutMs: 1000, retry: { attempts: 2, firstMs: 200, maxMs: 200 },
+  timeoutMs: 1000, retry: { attempts: 2, firstMs: 10, maxMs: 10 },
   async handle(event) { if (event.data.body === '${name}') { ${code} } } };`;
 
 export async function handlers(options: Options): Promise<Row[]> {
