@@ -11,7 +11,7 @@ export async function mutate({ progress }: Options): Promise<Row[]> {
   mkdirSync(copy, { recursive: true });
   const violations: string[] = [];
   try {
-    for (const name of ['src', 'test', 'package.json', 'vitest.config.ts'])
+    for (const name of ['src', 'templates', 'test', 'package.json', 'vitest.config.ts'])
       cpSync(join(root, name), join(copy, name), { recursive: true, filter: (path) => !path.endsWith('node_modules') });
     const server = 'test/postgres/server/node_modules';
     if (existsSync(join(root, server))) symlinkSync(join(root, server), join(copy, server));
