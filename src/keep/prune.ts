@@ -17,7 +17,7 @@ const PAGE = 500;
 type Found = { rows: number } & Record<'to' | 'oldest', number | null>;
 
 // Pruning waits for a handler whose file is broken or missing: it will want these events.
-const OLD = `select seq, cast(cursor as text) as cursor from events e
+const OLD = `select seq from events e
   where seq > @after and seq <= @to and received_at < @before
     and seq <= (select coalesce(min(position), 9000000000000000) from handlers)
     and (e.cursor is null or e.cursor <= cast(@watermark as bigint) or cast(@watermark as bigint) is null)
@@ -65,24 +65,22 @@ export async function prune(db: Database, before: number, after = 0): Promise<nu
 
 async function remove(tx: Change, range: { before: number; after: number; to: number }): Promise<void> {
   let floor = await stateOf<Cursor>(tx, 'floor');
-  const old = await tx.all<{ seq: number; cursor: Cursor | null }>(OLD, {
-    ...range,
-    watermark: await stateOf(tx, 'watermark'),
-  });
+  const old = await tx.all<{ seq: number }>(OLD, { ...range, watermark: await stateOf(tx, 'watermark') });
   if (old.length === 0) return;
   const seqs = JSON.stringify(old.map(({ seq }) => seq));
   const IN = 'in (select cast(value as bigint) from json_each(@seqs))';
-  const tasks = await tx.all<{ handler: number; state: number }>(
-    `delete from tasks where event ${IN} returning handler, state`,
-    { seqs },
-  );
+  // On PostgreSQL, a rerun may meanwhile have put tasks back: these and their events stay.
+  const ENDED = `delete from tasks where event ${IN} and state > 0 returning handler, state`;
+  const tasks = await tx.all<{ handler: number; state: number }>(ENDED, { seqs });
+  const EVENTS = `delete from events where seq ${IN} and not exists (select 1 from tasks where event = seq)
+    returning cast(cursor as text) as cursor`;
+  const events = await tx.all<{ cursor: Cursor | null }>(EVENTS, { seqs });
   await tx.run(`delete from attempts where event ${IN}`, { seqs });
-  await tx.run(`delete from events where seq ${IN}`, { seqs });
   const counts = new Counts();
   for (const { handler, state } of tasks) counts.add(handler, STATES[state] ?? 'waiting', -1);
   await counts.write(tx);
   const done = tasks.filter(({ state }) => STATES[state] === 'done').length;
-  await tx.count({ events: -old.length, pruned: old.length, pruned_done: done });
-  for (const { cursor } of old) if (cursor !== null && isBehind(floor, cursor)) floor = cursor;
+  await tx.count({ events: -events.length, pruned: events.length, pruned_done: done });
+  for (const { cursor } of events) if (cursor !== null && isBehind(floor, cursor)) floor = cursor;
   if (floor !== null) await tx.set('floor', floor);
 }

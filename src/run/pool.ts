@@ -172,7 +172,7 @@ export class Pool {
   async #attempt(worker: Worker, claim: Claim, task: Claimed): Promise<Outcome | null> {
     const began = this.#now();
     const event = this.#options.cache.take(task.event) ?? (await this.#load(task.event));
-    if (event === null) return null;
+    if (event === null || this.#draining) return null;
     if (!event) return { event: task.event, as: 'skipped', error: 'the event was removed' };
     const attempt = startAttempt({ ...this.#options, claim, task, event, handler: worker.handler });
     this.#active.add(attempt);

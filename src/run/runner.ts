@@ -63,8 +63,11 @@ export class Runner {
     this.#draining = true;
     await this.#pool.drain(limitMs);
     await this.#loop.stop();
-    await this.#turn(this.#pool.takeEnded());
-    await this.#options.store.end(this.#options.boot);
+    try {
+      await this.#turn(this.#pool.takeEnded());
+    } finally {
+      await this.#options.store.end(this.#options.boot);
+    }
   }
 
   async #step(): Promise<number> {

@@ -79,7 +79,8 @@ export function traceErrors({ scopes, log }: { scopes: AsyncLocalStorage<Scope>;
   process.on('uncaughtException', (error) => {
     const scope = scopes.getStore();
     if (scope) return give(error, scope);
-    log.fatal(loggable(error), error instanceof ConfigError ? error.message : 'an uncaught error ends this process');
+    const isForPeople = error instanceof ConfigError || error instanceof StoreError;
+    log.fatal(loggable(error), isForPeople ? error.message : 'an uncaught error ends this process');
     process.exit(error instanceof StoreError ? EXIT.unreachable : EXIT.failed);
   });
 

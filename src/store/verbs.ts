@@ -17,11 +17,11 @@ const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: LONGEST_STEP_
 const NOTES = 32;
 
 const HOLDS = 'select 1 as one from lanes where id = @lane and boot = @boot and claim = @claim';
-const TASK = 'select notes from tasks where event = @event and handler = @handler and state = 0';
+const TASK = 'select notes from tasks where event = @event and handler = @handler and state = 0 and lane = @lane';
 const NOTE = `update tasks set notes = case when (select body is null from events where seq = event) then null else @notes end
   where event = @event and handler = @handler`;
 const DONE = `update tasks set state = 1, ended_at = @now, attempts = attempts + 1, error = null
-  where event = @event and handler = @handler and state = 0 returning cast(cursor as text) as cursor`;
+  where event = @event and handler = @handler and state = 0 and lane = @lane returning cast(cursor as text) as cursor`;
 const STEPS = 'select digest from setup_steps where handler = @handler order by step';
 const ADD_STEP = 'insert into setup_steps values (@handler, @number, @digest, @now) on conflict do nothing';
 
@@ -46,7 +46,11 @@ export function createVerbs(
     register: (files, newest, boot) => db.write((tx) => register(tx, files, newest, boot)),
     note: (hold, task, name, json) =>
       db.write(async (tx) => {
-        const answers = [tx.lock([hold.lane]), holds(tx, hold), tx.get<{ notes: string | null }>(TASK, task)] as const;
+        const answers = [
+          tx.lock([hold.lane]),
+          holds(tx, hold),
+          tx.get<{ notes: string | null }>(TASK, { ...hold, ...task }),
+        ] as const;
         const [, isHeld, known] = await Promise.all(answers);
         if (!isHeld || !known) return false;
         const all = { ...(JSON.parse(known.notes ?? '{}') as object), [name]: JSON.parse(json) as unknown };
@@ -62,7 +66,7 @@ export function createVerbs(
           const [, isHeld, ended] = await Promise.all([
             tx.lock([hold.lane]),
             holds(tx, hold),
-            tx.get<{ cursor: string }>(DONE, { ...task, now: clock.now() }),
+            tx.get<{ cursor: string }>(DONE, { ...hold, ...task, now: clock.now() }),
           ]);
           if (!isHeld) throw GONE;
           if (!ended) throw new Error('ctx.complete: this task has ended already');

@@ -64,6 +64,14 @@ test('an escaped number is found, and what a running attempt leaves behind is er
   expect(world.rows(left)).toEqual([{ error: 'erased' }, { error: 'erased' }]);
 });
 
+test('a number in an item of replay that has no readable cursor is found', async () => {
+  const world = await worldOf();
+  const body = Buffer.from(JSON.stringify({ cursor: 'x', json_payload: JSON.stringify({ A: { from: SENDER } }) }));
+  await world.accept({ unreadable: { origin: 'replay', cursor: null, body, reason: 'no cursor' } });
+  const before = world.count('select count(*) from quarantine where body is not null');
+  expect(await ask(world, 'erase', { sender: SENDER })).toMatchObject({ quarantined: before });
+});
+
 test('while history is being read, erasing says that it must be done again', async () => {
   const world = await worldOf();
   await report(world, { state: 'running' });

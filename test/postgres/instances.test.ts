@@ -1,5 +1,6 @@
 // Several instances on one store: what goes wrong if a transaction reads before it locks, or locks in another order.
 import { expect, test } from 'vitest';
+import { prune } from '../../src/keep/prune.ts';
 import type { Connections } from '../../src/store/postgres/connection.ts';
 import { Counts } from '../../src/store/counts.ts';
 import { settle } from '../../src/store/postgres/settle.ts';
@@ -226,6 +227,23 @@ test('a claim that is lost while the user’s work runs takes the writes of that
     await one.turn([{ claim, outcomes: [], free: true }], { tasks: 0 });
   });
   expect([await done, await one.number('select count(*) from mine')]).toEqual([false, 0]);
+});
+
+test('a task that a rerun puts back while its event is pruned stays, and so does the event', async () => {
+  const [one, other] = await two();
+  await one.accept({ cursor: 1, session: 's' }, { cursor: 2, session: 's' });
+  const claim = await claimed(one);
+  await one.turn([over(claim)], { tasks: 0 });
+  const pruned = await one.store.db.write(async (tx) => {
+    await tx.run('update tasks set state = 0 where event = 1');
+    const pruning = prune(other.people, one.now + 1_000);
+    await waiting(one, 1);
+    return [pruning];
+  });
+  await Promise.all(pruned);
+  expect(await one.all('select e.seq, t.state from events e left join tasks t on t.event = e.seq')).toEqual([
+    { seq: 1, state: 0 },
+  ]);
 });
 
 test('an event waits for an instance that has its handler', async () => {

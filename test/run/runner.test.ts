@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { pino } from 'pino';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import type { Handler } from '../../src/kit.ts';
 import { checkHandler } from '../../src/run/load.ts';
@@ -11,6 +11,7 @@ import { Runner, type RunnerOptions } from '../../src/run/runner.ts';
 import { erase } from '../../src/operations/store/erase.ts';
 import { openForPeople } from '../../src/operations/store/open.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { StoreError } from '../../src/store/store.ts';
 import { until } from '../harness.ts';
 import { createFolder, createWorld, reading, type Wanted } from '../store/fixture.ts';
 
@@ -160,6 +161,41 @@ test('a stop lets what runs end, gives the rest back, and counts nothing', async
     { state: 0, attempts: 0, crashes: 0 },
   ]);
   expect(kit.row('select count(*) as n from lanes where boot is not null')).toEqual({ n: 0 });
+});
+
+test('an attempt whose event is still being read at a stop does not begin', async () => {
+  const begun: unknown[] = [];
+  const kit = await start({ h: { ...ALL, order: 'arrival', handle: (event) => void begun.push(event.cursor) } });
+  const { work } = kit.store;
+  const asked = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  vi.spyOn(work, 'events').mockImplementationOnce(async () => {
+    asked.resolve();
+    await go.promise;
+    return [];
+  });
+  // The body is too large to be kept in memory.
+  await kit.accept({ cursor: 1, data: { text: 'x'.repeat(100_000) } });
+  await asked.promise;
+  const drained = kit.runner.drain(1_000);
+  go.resolve();
+  await drained;
+  expect([begun, kit.row('select state, attempts from tasks')]).toEqual([[], { state: 0, attempts: 0 }]);
+});
+
+test('a stop gives lanes back, also if the outcomes cannot be written', async () => {
+  const kit = await start({
+    h: {
+      ...ALL,
+      order: 'arrival',
+      handle: (_, { signal }) => new Promise((_resolve, reject) => signal.addEventListener('abort', reject)),
+    },
+  });
+  await kit.accept({ cursor: 1 });
+  await until('a claim', () => (kit.row('select count(boot) as n from lanes') as { n: number }).n === 1);
+  vi.spyOn(kit.store.work, 'turn').mockRejectedValue(new StoreError('full', 'no room'));
+  await expect(kit.runner.drain(1_000)).rejects.toThrow('no room');
+  expect(kit.row('select count(boot) as n from lanes')).toEqual({ n: 0 });
 });
 
 test('a suspect begins only when the outcome of the one before it is written', async () => {

@@ -1,7 +1,9 @@
 // Who runs handlers: deaths, suspects, orphans, and what an attempt commits for its own task.
 import { expect, test } from 'vitest';
 import type { Claim, Tx } from '../../src/store/work.ts';
-import { claimed, openWorld, over, type AnyWorld } from './fixture.ts';
+import { discard, forget } from '../../src/operations/store/tasks.ts';
+import { claimed, failed, openWorld, over, type AnyWorld } from './fixture.ts';
+import { WRONG_LANES } from './play.ts';
 
 const ARRIVAL = [{ name: 'h', order: 'arrival' as const }];
 
@@ -67,6 +69,36 @@ test('an orphan writes nothing', async () => {
   await expect(world.store.work.complete(claim, task, () => {})).rejects.toMatchObject({ code: 'orphan' });
   await expect(world.store.work.note(claim, task, 'n', '1')).rejects.toMatchObject({ code: 'orphan' });
   expect(await world.number('select state from tasks')).toBe(0);
+});
+
+test.each(['done', 'again', 'completed'] as const)(
+  'an attempt writes nothing (%s) for a task that was moved',
+  async (as) => {
+    const world = await (await openWorld([{ name: 'h', order: 'arrival', lane: ({ session }) => session }])).begin();
+    await world.accept({ cursor: 1, session: 's' });
+    await world.turn([failed(await claimed(world), world.now, { aside: true })], { tasks: 0 });
+    // In a lane of its own. A person ends it, and has it run again in its first lane.
+    const claim = await claimed(world);
+    await discard(world.people, { handler: 'h', limit: 0 });
+    await world.rerun('h');
+    const task = { event: claim.tasks[0]?.event ?? 0, handler: claim.handler };
+    const ended = as === 'again' ? failed(claim, world.now + 1_000) : over(claim);
+    if (as === 'completed')
+      await expect(world.store.work.complete(claim, task, () => {})).rejects.toThrow('has ended already');
+    await world.turn(as === 'completed' ? [{ claim, outcomes: [], free: true }] : [ended], { tasks: 0 });
+    expect(await world.all('select state, attempts from tasks')).toEqual([{ state: 0, attempts: 0 }]);
+    expect([await world.number(WRONG_LANES), (await claimed(world)).lane > 0]).toEqual([0, true]);
+  },
+);
+
+test('a handler whose file came back while it was being forgotten stays', async () => {
+  const world = await (await openWorld(ARRIVAL)).begin();
+  await world.load([]);
+  const forgetting = forget(world.people, 'h');
+  await world.load();
+  await forgetting;
+  await world.accept({ cursor: 1 });
+  expect(await world.cursors(await claimed(world))).toEqual(['1']);
 });
 
 test('the user’s writes and the end of the task are one commit', async () => {

@@ -1,5 +1,7 @@
 // A turn: what is due, in which order, and what its end makes of a lane.
 import { expect, test } from 'vitest';
+import { erase } from '../../src/operations/store/erase.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
 import { claimed, openWorld, failed, over, WINDOW } from './fixture.ts';
 
 test('within the window a lane runs in cursor order, however events arrive', async () => {
@@ -174,4 +176,17 @@ test('a task of a rerun that fails steps aside at once, so that it holds up noth
   const claim = await claimed(world);
   const next = await world.settle([failed(claim, world.now + 9_000)]);
   expect([await world.cursors(claim), next.length, await world.cursors(next[0])]).toEqual([['1', '2'], 1, ['2']]);
+});
+
+test('an event that is erased before its turn leaves no error of a lane function', async () => {
+  const world = await (await openWorld()).begin();
+  await world.accept({ cursor: 1 });
+  const look = await world.store.work.look([...world.ids.values()]);
+  await erase(world.people, { event: 1 });
+  const [handler = 0] = world.ids.values();
+  const task = { handler, event: 1, cursor: '1' as Cursor, receivedAt: 0, lane: null, dead: 'bad number +1555' };
+  const fanOut = [{ handler, from: 0, upTo: 1, tasks: [task] }];
+  const rooms = [{ handler, order: 'arrival' as const, windowMs: 0, chain: 1, tasks: 1 }];
+  await world.store.work.turn({ boot: world.boot, look, ended: [], fanOut, rooms, claim: 1, suspects: false });
+  expect(await world.all('select state, error from tasks')).toEqual([{ state: 3, error: 'erased' }]);
 });

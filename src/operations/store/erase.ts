@@ -36,12 +36,13 @@ export async function erase(
   }
   const text = JSON.stringify(what.text);
   async function holding(table: string, key: string, stretch: Stretch): Promise<number[]> {
-    // A body with escapes may spell the same text in another way.
+    // An item of replay holds JSON in a string. A body with escapes may spell the same text in another way.
     const sql = `select ${key} as id, body from ${table} where ${key} > @from and ${key} <= @to
-      and (instr(body, @text) > 0 or instr(body, @escape) > 0)`;
+      and (instr(body, @text) > 0 or instr(body, @nested) > 0 or instr(body, @escape) > 0)`;
     const rows = await db.all<{ id: number; body: Buffer }>(sql, {
       ...stretch,
       text: Buffer.from(text),
+      nested: Buffer.from(JSON.stringify(text).slice(1, -1)),
       escape: Buffer.from('\\u'),
     });
     return rows.filter(({ body }) => plain(body).includes(text)).map(({ id }) => id);
@@ -58,4 +59,7 @@ export async function erase(
 }
 
 const plain = (body: Buffer): string =>
-  body.toString().replaceAll(/\\u([\da-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  body
+    .toString()
+    .replaceAll('\\"', '"')
+    .replaceAll(/\\u([\da-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));

@@ -57,7 +57,8 @@ const RESET = `update tasks set state = 0, lane = @lane, cursor = cast(@cursor a
     attempts = 0, crashes = 0, late = 0, rerun = 1, error = null, ended_at = null
   where event = @event and handler = @handler and state = @state`;
 const ADD = `insert into tasks (event, handler, lane, cursor, due_at, rerun)
-  values (@event, @handler, @lane, cast(@cursor as bigint), @now, 1) on conflict do nothing`;
+  select seq, cast(@handler as bigint), cast(@lane as bigint), cast(@cursor as bigint), cast(@now as bigint), 1
+  from events where seq = @event on conflict do nothing`;
 const GO = `update reruns set after_cursor = cast(@after as bigint), after_seq = @afterSeq, next_at = @nextAt,
     tasks = tasks + @tasks, ended_at = coalesce(ended_at, cast(@endedAt as bigint)),
     filter = case when cast(@endedAt as bigint) is null then filter else '{}' end

@@ -37,9 +37,11 @@ export async function forget(db: PeopleStore, handler: string): Promise<void> {
     await walk(db, table, key, (stretch) => db.run(sql, { ...stretch, id }));
   }
   await db.write(async (tx) => {
+    await tx.lock('handlers');
+    // Its file may be back.
+    if ((await tx.run("delete from handlers where id = @id and state <> 'loaded'", { id })) === 0) return;
     await tx.run('delete from reruns where handler = @id', { id });
     await tx.run('delete from setup_steps where handler = @handler', { handler });
-    await tx.run('delete from handlers where id = @id', { id });
   });
 }
 
@@ -92,8 +94,11 @@ export function retry(db: PeopleStore, name: string, event: number): Promise<boo
     // Holds the lane, which was deleted if it held only this task. Until it is held, the task may end, or step aside.
     await tx.run(HOLD, { ...before });
     const task = await find();
-    const isOpen = task !== undefined && STATES[task.state] !== 'done' && task.lane === before.lane;
-    if (isOpen) await tx.run(AGAIN, { ...task, now: db.clock.now() });
+    const isOpen =
+      task !== undefined &&
+      STATES[task.state] !== 'done' &&
+      task.lane === before.lane &&
+      (await tx.run(AGAIN, { ...task, now: db.clock.now() })) > 0;
     if (isOpen) await moved(tx, [task], 0);
     await tx.touch([before.lane]);
     return isOpen;

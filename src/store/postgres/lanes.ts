@@ -18,7 +18,8 @@ export const PLACE = `insert into lanes (id, handler, due_at, suspect)
   on conflict (id) do update set due_at = excluded.due_at, suspect = 0 where lanes.boot is null and lanes.due_at is null
   returning id`;
 const ADD = `insert into tasks (event, handler, lane, cursor, due_at, error, state, ended_at)
-  select event, handler, lane, cursor, "dueAt", dead, case when dead is null then 0 else 3 end,
+  select event, handler, lane, cursor, "dueAt",
+    case when dead is not null and (select body is null from events where seq = event) then 'erased' else dead end, case when dead is null then 0 else 3 end,
     case when dead is not null then "dueAt" end
   from ${TASKS.from} on conflict do nothing returning event, handler, state`;
 const HELD = `select event, lane from tasks where handler = @handler and state = 0 and due_at = ${NEVER}

@@ -8,8 +8,8 @@ import { lockLanes, pass, PLACE, TASKS, touchLocked } from './lanes.ts';
 import { idsOf, rows } from './rows.ts';
 
 const CHANGES = rows({ bigint: 'event handler lane state dueAt spent own aside', text: 'error' });
-/** The `+ 0` keeps PostgreSQL from using the index of waiting tasks, of which there may be a million. */
-const WAITS = 't.state + 0 = 0';
+/** The `+ 0` keeps PostgreSQL from using the index of waiting tasks. Meanwhile a person may have put one into another lane. */
+const WAITS = 't.state + 0 = 0 and t.lane = v.lane';
 /** A task of a rerun gives up its lane when it fails, so that it holds up no live work. */
 const GOES = 'v.state = 0 and t.lane >= 0 and (v.aside = 1 or t.rerun = 1)';
 const CHANGE = `update tasks t set state = v.state, attempts = t.attempts + v.spent, due_at = coalesce(v."dueAt", t.due_at),

@@ -38,7 +38,8 @@ export type Tasks = ReturnType<typeof createTasks>;
 export function createTasks(db: Db, lanes: Lanes) {
   const move = db.sql('update handlers set position = @upTo where id = @handler and position = @from');
   const insert = db.sql(`insert into tasks (event, handler, lane, cursor, due_at, state, error, ended_at)
-    values (?, ?, ?, cast(? as integer), ?, ?, ?, ?) on conflict do nothing`);
+    values (?, ?, ?, cast(? as integer), ?, ?, iif(? is null, null, iif((select body is null from events where seq = ?), 'erased', ?)), ?)
+    on conflict do nothing`);
   const held = db.sql<{ event: number; lane: number }>(`select event, lane from tasks
     where handler = +? and state = 0 and due_at = ${NEVER} and cursor <= cast(? as integer) order by cursor limit ${RELEASED}`);
   const release = db.sql('update tasks set due_at = ? where event = ? and handler = ?');
@@ -51,7 +52,7 @@ export function createTasks(db: Db, lanes: Lanes) {
       const { handler, event, cursor, dead = null } = task;
       const lane = lanes.of(task);
       const isDead = dead !== null;
-      const end = isDead ? [3, dead, due] : [0, null, null];
+      const end = isDead ? [3, dead, event, dead, due] : [0, null, null, null, null];
       const isNew = insert.run(event, handler, lane, cursor ?? '-1', due, ...end).changes > 0;
       if (isNew) counts.add(handler, isDead ? 'dead' : 'waiting', 1);
       if (isDead || !isNew) return;

@@ -14,16 +14,19 @@ const PASSED = 'max(done_cursor, coalesce((select cursor from tasks where event 
 /** The claim still holds. Each statement checks it, because a select for it would cost as much as three of them. */
 const HELD = 'id = ? and boot = ? and claim = ?';
 
+/** Meanwhile a person may have put the task into another lane. */
+const IS_HELD = `exists (select 1 from lanes where ${HELD} and id = tasks.lane)`;
+
 /** The values of HELD. Statements that run for each task take values by position, because names cost twice as much. */
 const heldBy = ({ lane, boot, claim }: Hold): number[] => [lane, boot, claim];
 
 const statements = (db: Db) => ({
   end: db.sql(`update tasks set state = ?, ended_at = ?, attempts = attempts + 1,
       error = iif(? is null, null, iif((select body is null from events where seq = event), 'erased', ?))
-    where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})`),
+    where event = ? and handler = ? and state = 0 and ${IS_HELD}`),
   again: db.sql<{ lane: number; rerun: number }>(`update tasks set due_at = ?, attempts = attempts + ?,
       failed_at = coalesce(failed_at, ?), error = iif((select body is null from events where seq = event), 'erased', ?)
-    where event = ? and handler = ? and state = 0 and exists (select 1 from lanes where ${HELD})
+    where event = ? and handler = ? and state = 0 and ${IS_HELD}
     returning tasks.lane, rerun`),
   addAttempt: db.sql(`insert into attempts
     select @event, @handler, coalesce(max(n), 0) + 1, @now,
