@@ -8,7 +8,7 @@ import type { Database } from '../store/sql.ts';
 import type { IngestStore } from '../store/store.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import { isLost, LIMIT, LOST, what, type Page, type Read } from './page.ts';
-import { findOldest } from './search.ts';
+import { findBeginning } from './search.ts';
 import { addGap, beginAt, behindOf, closeGaps, highestStored, positionOf } from './store.ts';
 
 export interface PassOptions {
@@ -92,16 +92,19 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
   }
 }
 
-/** The watermark has expired: goes on at the oldest cursor that the service accepts. History between them is a gap. */
+/** The watermark has expired: goes on where the service's history begins now. What was between them is a gap. */
 async function skip(options: PassOptions, watermark: Cursor): Promise<string | null> {
   const { db, clock, log } = options;
   const { newest } = await positionOf(db);
-  const found = await findOldest(options.read, db, watermark, newest);
+  const found = await findBeginning(options.read, db, watermark, newest);
   if (found === null) {
     await addGap(db, clock.now(), watermark, null, 'the service no longer has the events after this cursor');
-    return 'the watermark has expired, and the service accepts no stored cursor: waiting for the next event';
+    return 'the watermark has expired, and the service shows nothing after it: waiting for the next event';
   }
-  log.error({ after: watermark, upTo: found }, 'the service can no longer show this stretch of history: it is a gap');
-  await addGap(db, clock.now(), watermark, found, 'the service no longer has these events');
-  return readOn(options, found, found);
+  const { start, upTo } = found;
+  if (isBehind(watermark, upTo)) {
+    log.error({ after: watermark, upTo }, 'the service can no longer show this stretch of history: it is a gap');
+    await addGap(db, clock.now(), watermark, upTo, 'the service no longer has these events');
+  }
+  return readOn(options, start, upTo);
 }

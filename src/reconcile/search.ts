@@ -1,43 +1,40 @@
-// Finds the oldest cursor that the service still accepts, by halving the range.
+// Finds where the service's history begins now, when it no longer accepts the watermark.
+import { ServiceError } from '../service/errors.ts';
 import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
-import { isLost, type Read } from './page.ts';
+import { isLost, type Page, type Read } from './page.ts';
 import type { Database } from '../store/sql.ts';
 import { middleStored } from './store.ts';
 
-/** Searches above `refused`, up to `newest`. Null: `newest` is not above it, or refused too. Throws ServiceError. */
-export async function findOldest(
+/** `start`: ask for what comes after it. Null: ask without a cursor. `upTo`: everything up to here is gone. */
+export type Beginning = { start: Cursor | null; upTo: Cursor };
+
+/** `newest`: the highest stored cursor. Null: nothing above `refused` was found. Throws ServiceError. */
+export async function findBeginning(
   read: Read,
   db: Database,
   refused: Cursor,
   newest: Cursor | null,
-): Promise<Cursor | null> {
-  if (newest === null || !isBehind(refused, newest)) return null;
-  if ((await ask(read, newest)) !== 'accepted') return null;
-  let low = refused;
-  let high = newest;
-  let amongStored = false;
+): Promise<Beginning | null> {
+  const [oldest] = (await ask(read, null))?.cursors ?? [];
+  const upTo = oldest && parseCursor(String(BigInt(oldest) - 1n));
+  // A service that counts anew shows lower cursors: each pass would read all of them again.
+  if (upTo && !isBehind(upTo, refused)) return { start: null, upTo };
+  // A service that wants a cursor accepts only those of its events: the lowest stored one is searched by halving.
+  if (newest === null || !isBehind(refused, newest) || !(await ask(read, newest))) return null;
+  let [low, high] = [refused, newest];
   for (;;) {
-    const middle = amongStored ? await middleStored(db, low, high) : half(low, high);
-    if (middle === null) return high;
-    const answer = await ask(read, middle);
-    if (answer === 'accepted') high = middle;
-    // The service refuses cursors that no event ever had: from here on, only stored cursors are tried.
-    else if (answer === 'unknown' && !amongStored) amongStored = true;
+    const middle = await middleStored(db, low, high);
+    if (middle === null) return { start: high, upTo: high };
+    if (await ask(read, middle)) high = middle;
     else low = middle;
   }
 }
 
-/** The number halfway between the two. Null: no number lies between them. */
-function half(low: Cursor, high: Cursor): Cursor | null {
-  const middle = parseCursor(String((BigInt(low) + BigInt(high)) / 2n));
-  return middle === undefined || middle === low ? null : middle;
-}
-
-async function ask(read: Read, after: Cursor): Promise<'accepted' | 'expired' | 'unknown'> {
-  try {
-    return (await read(after, 1)).reset ? 'expired' : 'accepted';
-  } catch (error) {
-    if (isLost(error)) return 'unknown';
+/** Null: the service refuses the cursor, or a call without one. */
+async function ask(read: Read, after: Cursor | null): Promise<Page | null> {
+  const page = await read(after, 1).catch((error: unknown) => {
+    if (isLost(error) || (after === null && error instanceof ServiceError && error.status === 400)) return null;
     throw error;
-  }
+  });
+  return page?.reset ? null : page;
 }

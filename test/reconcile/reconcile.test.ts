@@ -96,7 +96,8 @@ test('never more items are taken than were asked for', async () => {
 
 test.each([
   ['says so', { cursors: upTo(60, 41), oldest: 40 }, 40],
-  ['refuses numbers that were never events', { cursors: upTo(60, 41), knows: [45, 50, 60] }, 45],
+  ['refuses numbers that were never events', { cursors: upTo(60, 41), knows: [45, 50, 60] }, 40],
+  ['wants a cursor', { cursors: upTo(60, 41), knows: [45, 50, 60], wantsCursor: true }, 45],
 ])('what a service that %s no longer has is a gap, told once to handlers', async (_, history, end) => {
   const world = createWorld();
   await world.accept({ cursor: 1 });
@@ -114,10 +115,10 @@ test.each([
   expect(world.rows('select id, type from events where cursor is null')).toEqual([{ id: 'gap:1', type: 'kit.gap' }]);
 });
 
-test('with no cursor that the service knows, the gap ends at the next event', async () => {
+test('if the service shows nothing, the gap ends at the next event', async () => {
   const world = createWorld();
   await world.accept({ cursor: 1 });
-  const history = { cursors: [70, 71], oldest: 70 };
+  const history = { cursors: [70, 71], oldest: 70, wantsCursor: true };
   const { pass } = (await startService(history)).reader(world);
   expect(await pass()).toMatch('waiting for the next event');
   expect(gaps(world)).toEqual([{ after: 1, upTo: null, closed: 0 }]);

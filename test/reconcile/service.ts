@@ -19,6 +19,8 @@ export interface History {
   oldest?: number;
   /** It refuses cursors that were never events. */
   knows?: number[];
+  /** It refuses a call without a cursor. */
+  wantsCursor?: boolean;
 }
 
 export type Lie = (response: ServerResponse) => unknown;
@@ -41,9 +43,11 @@ export async function startService(history: History, lies: Lie[] = []) {
       const lie = lies.shift();
       if (lie) return lie(response);
       const from = after === null ? -Infinity : Number(after);
+      if (history.wantsCursor && after === null) return refuses(400, 'INVALID')(response);
       if (history.knows && after !== null && !history.knows.includes(from))
         return refuses(400, 'EVENT_CURSOR_INVALID')(response);
-      if (from < (history.oldest ?? -Infinity)) return says({ ...page(), reset_required: true })(response);
+      if (after !== null && from < (history.oldest ?? -Infinity))
+        return says({ ...page(), reset_required: true })(response);
       const left = history.cursors.filter((cursor) => cursor > from).toSorted((a, b) => a - b);
       const shown = left.slice(0, Math.min(limit, history.page ?? 1_000)).map(String);
       const answer = { ...page(...shown), next_cursor: shown.at(-1) ?? null, has_more: shown.length < left.length };
