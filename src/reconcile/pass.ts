@@ -94,17 +94,18 @@ async function readOn(options: PassOptions, start: Cursor | null, watermark: Cur
 
 /** The watermark has expired: goes on where the service's history begins now. What was between them is a gap. */
 async function skip(options: PassOptions, watermark: Cursor): Promise<string | null> {
-  const { db, clock, log } = options;
+  const { db, ingest, clock, log } = options;
   const { newest } = await positionOf(db);
   const found = await findBeginning(options.read, db, watermark, newest);
   if (found === null) {
     await addGap(db, clock.now(), watermark, null, 'the service no longer has the events after this cursor');
     return 'the watermark has expired, and the service shows nothing after it: waiting for the next event';
   }
-  const { start, upTo } = found;
+  const { upTo, readings, start } = found;
   if (isBehind(watermark, upTo)) {
     log.error({ after: watermark, upTo }, 'the service can no longer show this stretch of history: it is a gap');
     await addGap(db, clock.now(), watermark, upTo, 'the service no longer has these events');
   }
-  return readOn(options, start, upTo);
+  await ingest.accept({ readings, proves: { from: null, to: start } });
+  return readOn(options, start, start);
 }

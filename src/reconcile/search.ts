@@ -5,8 +5,8 @@ import { isLost, type Page, type Read } from './page.ts';
 import type { Database } from '../store/sql.ts';
 import { middleStored } from './store.ts';
 
-/** `start`: ask for what comes after it. Null: ask without a cursor. `upTo`: everything up to here is gone. */
-export type Beginning = { start: Cursor | null; upTo: Cursor };
+/** `upTo`: everything up to here is gone. `readings`: what comes then, up to `start`, after which history is read on. */
+export type Beginning = { upTo: Cursor; readings: Page['readings']; start: Cursor };
 
 /** `newest`: the highest stored cursor. Null: nothing above `refused` was found. Throws ServiceError. */
 export async function findBeginning(
@@ -15,16 +15,16 @@ export async function findBeginning(
   refused: Cursor,
   newest: Cursor | null,
 ): Promise<Beginning | null> {
-  const [oldest] = (await ask(read, null))?.cursors ?? [];
-  const upTo = oldest && parseCursor(String(BigInt(oldest) - 1n));
+  const { cursors: [start] = [], readings = [] } = (await ask(read, null)) ?? {};
+  const upTo = start && parseCursor(String(BigInt(start) - 1n));
   // A service that counts anew shows lower cursors: each pass would read all of them again.
-  if (upTo && !isBehind(upTo, refused)) return { start: null, upTo };
+  if (upTo && !isBehind(upTo, refused)) return { upTo, readings, start };
   // A service that wants a cursor accepts only those of its events: the lowest stored one is searched by halving.
   if (newest === null || !isBehind(refused, newest) || !(await ask(read, newest))) return null;
   let [low, high] = [refused, newest];
   for (;;) {
     const middle = await middleStored(db, low, high);
-    if (middle === null) return { start: high, upTo: high };
+    if (middle === null) return { upTo: high, readings: [], start: high };
     if (await ask(read, middle)) high = middle;
     else low = middle;
   }

@@ -62,8 +62,8 @@ export class Runner {
   async drain(limitMs: number): Promise<void> {
     this.#draining = true;
     await this.#pool.drain(limitMs);
-    await this.#loop.stop();
     try {
+      await this.#loop.stop();
       await this.#turn(this.#pool.takeEnded());
     } finally {
       await this.#options.store.end(this.#options.boot);

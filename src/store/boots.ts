@@ -37,7 +37,8 @@ async function heldBy(tx: Change, boot: number, from: number): Promise<number[]>
 
 /** Frees the boot's lanes whose claims have the number `from` or a higher one. */
 export async function giveBack(tx: Change, boot: number, from = 0): Promise<void> {
-  const lanes = await heldBy(tx, boot, from);
+  // On PostgreSQL, the commit of an earlier claim may still be under way.
+  const [, lanes] = await Promise.all([tx.lock(`claims of ${boot}`), heldBy(tx, boot, from)]);
   if (lanes.length === 0) return;
   await tx.run(FREE, { boot, from });
   await tx.touch(lanes);

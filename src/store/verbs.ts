@@ -17,11 +17,12 @@ const LIMIT_MS = { complete: 1_000, setup: 1_000, setupOnPostgres: LONGEST_STEP_
 const NOTES = 32;
 
 const HOLDS = 'select 1 as one from lanes where id = @lane and boot = @boot and claim = @claim';
-const TASK = 'select notes from tasks where event = @event and handler = @handler and state = 0 and lane = @lane';
+// The `+ 0` keeps PostgreSQL from reading all waiting tasks of the lane.
+const TASK = 'select notes from tasks where event = @event and handler = @handler and state + 0 = 0 and lane = @lane';
 const NOTE = `update tasks set notes = case when (select body is null from events where seq = event) then null else @notes end
   where event = @event and handler = @handler`;
 const DONE = `update tasks set state = 1, ended_at = @now, attempts = attempts + 1, error = null
-  where event = @event and handler = @handler and state = 0 and lane = @lane returning cast(cursor as text) as cursor`;
+  where event = @event and handler = @handler and state + 0 = 0 and lane = @lane returning cast(cursor as text) as cursor`;
 const STEPS = 'select digest from setup_steps where handler = @handler order by step';
 const ADD_STEP = 'insert into setup_steps values (@handler, @number, @digest, @now) on conflict do nothing';
 

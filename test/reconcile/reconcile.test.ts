@@ -96,7 +96,7 @@ test('never more items are taken than were asked for', async () => {
 
 test.each([
   ['says so', { cursors: upTo(60, 41), oldest: 40 }, 40],
-  ['refuses numbers that were never events', { cursors: upTo(60, 41), knows: [45, 50, 60] }, 40],
+  ['refuses numbers that were never events', { cursors: upTo(60, 41), knows: upTo(60, 41) }, 40],
   ['wants a cursor', { cursors: upTo(60, 41), knows: [45, 50, 60], wantsCursor: true }, 45],
 ])('what a service that %s no longer has is a gap, told once to handlers', async (_, history, end) => {
   const world = createWorld();
@@ -113,6 +113,25 @@ test.each([
   for (let round = 0; round < 2; round++)
     await world.store.ingest.accept({ readings: await untoldGaps(world.people, world.now) });
   expect(world.rows('select id, type from events where cursor is null')).toEqual([{ id: 'gap:1', type: 'kit.gap' }]);
+});
+
+test('what expires while a pass looks for the beginning is a gap, too', async () => {
+  const world = createWorld();
+  await world.accept({ cursor: 1 });
+  const history = { cursors: upTo(60, 41), oldest: 40 };
+  const none = [undefined, undefined] as unknown as Lie[];
+  const expire: Lie = (response) => {
+    Object.assign(history, { cursors: upTo(60, 51), oldest: 50 });
+    refuses(400, 'EVENT_CURSOR_INVALID')(response);
+  };
+  const { pass } = (await startService(history, [...none, expire])).reader(world);
+  await expect(pass()).rejects.toThrow('EVENT_CURSOR_INVALID');
+  await pass();
+  expect(gaps(world)).toEqual([
+    { after: 1, upTo: 40, closed: 0 },
+    { after: 41, upTo: 50, closed: 0 },
+  ]);
+  expect(stored(world)).toEqual([1, 41, ...upTo(60, 51)]);
 });
 
 test('if the service shows nothing, the gap ends at the next event', async () => {

@@ -35,31 +35,29 @@ export async function erase(
     return erased;
   }
   const text = JSON.stringify(what.text);
-  async function holding(table: string, key: string, stretch: Stretch): Promise<number[]> {
-    // An item of replay holds JSON in a string. A body with escapes may spell the same text in another way.
+  async function holding(table: string, key: string, stretch: Stretch, spelt = text): Promise<number[]> {
+    // A body with escapes may spell the same text in another way.
     const sql = `select ${key} as id, body from ${table} where ${key} > @from and ${key} <= @to
-      and (instr(body, @text) > 0 or instr(body, @nested) > 0 or instr(body, @escape) > 0)`;
+      and (instr(body, @text) > 0 or instr(body, @escape) > 0)`;
     const rows = await db.all<{ id: number; body: Buffer }>(sql, {
       ...stretch,
-      text: Buffer.from(text),
-      nested: Buffer.from(JSON.stringify(text).slice(1, -1)),
+      text: Buffer.from(spelt),
       escape: Buffer.from('\\u'),
     });
-    return rows.filter(({ body }) => plain(body).includes(text)).map(({ id }) => id);
+    return rows.filter(({ body }) => plain(body).includes(spelt)).map(({ id }) => id);
   }
   await walk(db, 'events', 'seq', async (stretch) => {
     const found = await holding('events', 'seq', stretch);
     if (found.length > 0) await db.write((tx) => all(tx, found));
   });
   await walk(db, 'quarantine', 'id', async (stretch) => {
-    for (const id of await holding('quarantine', 'id', stretch))
-      erased.quarantined += await db.run('update quarantine set body = null where id = @id', { id });
+    // An item of replay holds JSON in a string.
+    for (const spelt of [text, JSON.stringify(text).slice(1, -1)])
+      for (const id of await holding('quarantine', 'id', stretch, spelt))
+        erased.quarantined += await db.run('update quarantine set body = null where id = @id', { id });
   });
   return erased;
 }
 
 const plain = (body: Buffer): string =>
-  body
-    .toString()
-    .replaceAll('\\"', '"')
-    .replaceAll(/\\u([\da-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  body.toString().replaceAll(/\\u([\da-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));

@@ -18,7 +18,7 @@ const SKIP = `update tasks set state = 2, ended_at = @now, error = 'discarded'
 const HASTEN = `update tasks set due_at = @now where event = @event and handler = @handler and state = 0
   and failed_at is not null returning handler, lane, 0 as state`;
 const AGAIN = `update tasks set state = 0, due_at = @now, failed_at = null, attempts = 0, crashes = 0, error = null,
-  ended_at = null, rerun = case when state > 0 then 1 else rerun end where event = @event and handler = @handler`;
+  ended_at = null, rerun = case when state > 0 then 1 else rerun end where event = @event and handler = @handler and state = @state`;
 const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_seq, until_cursor, until_seq,
     per_minute, next_at, asked_at)
   select id, @only, @filter, cast(@after as bigint), cast(@afterSeq as bigint), cast(@until as bigint),
@@ -27,19 +27,21 @@ const RERUN = `insert into reruns (handler, "only", filter, after_cursor, after_
 /** Tables with rows of a handler, and the key by which each is walked. */
 const OF_HANDLER = { tasks: 'event', attempts: 'event', lanes: 'id' };
 
+/** Its file is not back. */
+const AWAY = "exists (select 1 from handlers where id = @id and state <> 'loaded')";
+
 /** Deletes a handler that will not come back, with its tasks and all its other rows. */
 export async function forget(db: PeopleStore, handler: string): Promise<void> {
   const { id } = (await db.get<{ id: number }>('select id from handlers where name = @handler', { handler })) ?? {};
   // This comes first: otherwise an interruption could leave waiting tasks whose lane is deleted.
   await discard(db, { handler, limit: 0 });
   for (const [table, key] of Object.entries(OF_HANDLER)) {
-    const sql = `delete from ${table} where ${key} > @from and ${key} <= @to and handler = @id`;
+    const sql = `delete from ${table} where ${key} > @from and ${key} <= @to and handler = @id and ${AWAY}`;
     await walk(db, table, key, (stretch) => db.run(sql, { ...stretch, id }));
   }
   await db.write(async (tx) => {
     await tx.lock('handlers');
-    // Its file may be back.
-    if ((await tx.run("delete from handlers where id = @id and state <> 'loaded'", { id })) === 0) return;
+    if ((await tx.run(`delete from handlers where id = @id and ${AWAY}`, { id })) === 0) return;
     await tx.run('delete from reruns where handler = @id', { id });
     await tx.run('delete from setup_steps where handler = @handler', { handler });
   });

@@ -53,8 +53,8 @@ export function createTurns(db: Connections, instance: string, laneKey: string):
         turn.fanOut.length > 0 && write(turn, (tx, counts) => fanOut(tx, turn, counts)),
       ]);
       const result = await write(turn, async (tx, _, now) => {
-        // An earlier claim may have been committed without an answer, or its commit may still be under way.
-        await Promise.all([tx.lock(`claims of ${turn.boot}`), giveBack(tx, turn.boot, turn.claim)]);
+        // An earlier claim may have been committed without an answer.
+        await giveBack(tx, turn.boot, turn.claim);
         return claim(tx, turn, now, instance);
       });
       return { ...result, fenced };
