@@ -2,6 +2,7 @@
 // In a role for suspects it runs only tasks whose process died, one at a time, and ends when there are none.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { url as inspectorUrl } from 'node:inspector';
+import { setPriority } from 'node:os';
 import { systemClock as clock } from '../base/clock.ts';
 import { EXIT, loggable } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
@@ -27,6 +28,8 @@ let suspects = 0;
 beginChild(() => suspects);
 const args = JSON.parse(process.argv[2] ?? '') as RunArgs;
 const isLive = args.role === 'live';
+// Answers and live work come first.
+if (!isLive) setPriority(5);
 const config = loadConfigOfRun(process.env);
 const log = createLog(isLive ? 'run' : args.role, config.LOG_LEVEL);
 const scopes = new AsyncLocalStorage<Scope>();
@@ -48,8 +51,7 @@ const { boot, ...judged } = await store.work.begin(args.role, args.restart);
 if (judged.suspects > 0)
   log.warn(judged, 'tasks were running when their process died: those that are not dead letters run again, each alone');
 const ids = await register();
-const { API_KEY: apiKey, API_BASE_URL: baseUrl } = config;
-const paid = config.PAID_OPERATIONS === 'allow';
+const { API_KEY: apiKey, API_BASE_URL: baseUrl, PAID_OPERATIONS: paying } = config;
 const callsPerMinute = Math.ceil((config.API_CALLS_PER_MINUTE * 5) / 6);
 
 const runner = new Runner({
@@ -64,13 +66,13 @@ const runner = new Runner({
   suspects: !isLive,
   ...(isLive && { reruns: rerun }),
   scopes,
-  serviceFor: createService({ apiKey, baseUrl, paid, callsPerMinute, clock }),
+  serviceFor: createService({ apiKey, baseUrl, paid: paying === 'allow', callsPerMinute, clock }),
   onTurn,
   onBegin,
 });
 onOrders({ wake: () => runner.wake(), stop });
-const faults = files.flatMap(({ fault }) => fault ?? []);
-for (const fault of isLive ? faults : []) log.error({ fault }, 'a handler is left out; the others work');
+for (const { fault } of isLive ? files : [])
+  if (fault !== null) log.error({ fault }, 'a handler is left out; the others work');
 if (handlers.length === 0 && isLive) log.warn('no handlers: events are stored, but nothing handles them');
 if (isLive) log.info({ handlers: files.flatMap((one) => (one.fault === null ? one.name : [])) }, 'handlers are loaded');
 await say({ type: 'ready' });
