@@ -6,7 +6,7 @@ import type { Database } from '../store/sql.ts';
 import { middleStored } from './store.ts';
 
 /** `upTo`: everything up to here is gone. `readings`: what comes then, up to `start`, after which history is read on. */
-export type Beginning = { upTo: Cursor; readings: Page['readings']; start: Cursor };
+type Beginning = { upTo: Cursor; readings: Page['readings']; start: Cursor };
 
 /** `newest`: the highest stored cursor. Null: nothing above `refused` was found. Throws ServiceError. */
 export async function findBeginning(

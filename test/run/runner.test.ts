@@ -167,12 +167,13 @@ test('an attempt whose event is still being read at a stop does not begin', asyn
   const begun: unknown[] = [];
   const kit = await start({ h: { ...ALL, order: 'arrival', handle: (event) => void begun.push(event.cursor) } });
   const { work } = kit.store;
+  const { events } = work;
   const asked = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
-  vi.spyOn(work, 'events').mockImplementationOnce(async () => {
+  vi.spyOn(work, 'events').mockImplementationOnce(async (seqs) => {
     asked.resolve();
     await go.promise;
-    return [];
+    return events(seqs);
   });
   // The body is too large to be kept in memory.
   await kit.accept({ cursor: 1, data: { text: 'x'.repeat(100_000) } });
