@@ -167,7 +167,7 @@ test('an attempt whose event is still being read at a stop does not begin', asyn
   const begun: unknown[] = [];
   const kit = await start({ h: { ...ALL, order: 'arrival', handle: (event) => void begun.push(event.cursor) } });
   const { work } = kit.store;
-  const { events } = work;
+  const events = work.events.bind(work);
   const asked = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   vi.spyOn(work, 'events').mockImplementationOnce(async (seqs) => {
